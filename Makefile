@@ -1,0 +1,50 @@
+# Targets: demo, test, test-slow, lint, clean. Everything happens in .venv, made on first use from python3 (3.11 or newer).
+
+PYTHON ?= python3
+PIP_FLAGS ?=
+WORKERS ?= 2
+OUT := out
+BIN := .venv/bin
+STAMP := .venv/.installed
+PROMPT := a red fox in the snow
+
+# Threads that spin while they wait starve their neighbours; the demo's tensors are too small to share out anyway.
+export OMP_WAIT_POLICY ?= passive
+export OMP_NUM_THREADS ?= 1
+export HF_HUB_OFFLINE := 1
+
+.PHONY: demo test test-slow lint clean
+.DELETE_ON_ERROR:
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "needs Python 3.11 or newer"; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install $(PIP_FLAGS) --quiet --upgrade pip
+	$(BIN)/python -m pip install $(PIP_FLAGS) --quiet --editable '.[dev]'
+	touch $@
+
+demo: $(STAMP)
+	mkdir -p $(OUT)
+	$(BIN)/dpuc export tiny-seeded -o $(OUT)/tiny
+	$(BIN)/dpuc calibrate $(OUT)/tiny --size 64x64 -o $(OUT)/calib.safetensors
+	$(BIN)/dpuc compile $(OUT)/tiny --arch dpu_tiny --precision w8a8 --size 64x64 \
+	  --calibration $(OUT)/calib.safetensors -o $(OUT)/tiny.dpu
+	$(BIN)/dpurun $(OUT)/tiny --target cpu --size 64x64 --prompt "$(PROMPT)" --seed 7 -o $(OUT)/reference.png
+	$(BIN)/dpurun $(OUT)/tiny.dpu --target sim --prompt "$(PROMPT)" --seed 7 \
+	  -o $(OUT)/out.png --trace $(OUT)/trace.json --report $(OUT)/report
+	$(BIN)/dpuc compile configs/workload/sdxl_base --arch dpu_f2 --estimate
+
+test: lint
+	$(BIN)/pytest -q -m "not slow" -n $(WORKERS)
+
+test-slow: $(STAMP)
+	$(BIN)/pytest -q -m slow
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy .
+
+clean:
+	rm -rf .venv build dist *.egg-info $(OUT) .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

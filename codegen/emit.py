@@ -1,0 +1,151 @@
+"""From a quantised module to a `Program`: lower, schedule, place, encode, synchronise, check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+
+from ..ir.arch import Arch
+from ..ir.container import Base, Entry, Program, Slot, SourceOp
+from ..ir.isa import Words
+from ..ir.macs import macs as logical_macs
+from ..ir.tile import DramOp
+from ..passes.lower.constants import ConstantPool, Fetch
+from ..passes.lower.program import LoweredEntry, lower_module
+from ..passes.overlap_prologues import overlap
+from ..passes.plan_scratchpad import plan
+from .encode import encode
+from .memory import MemoryPlan
+from .sync import insert_semaphores
+from .witness import check_program
+
+OnStage = Callable[[str, ModuleOp], None]
+"""Called after each stage with its name and the module as it stands."""
+
+Lowered = Sequence[tuple[LoweredEntry, ConstantPool]]
+HostInputs = Mapping[str, tuple[str, int, int]]
+"""How the host's tensors map onto host slots: name -> (layout, height, width)."""
+
+
+@dataclass
+class Emitted:
+    """A program and what tools need beside it."""
+
+    program: Program
+    entries: list[LoweredEntry]
+    places: dict[SSAValue, tuple[int, int]]
+    memory: MemoryPlan
+
+
+def emit(
+    module: ModuleOp,
+    arch: Arch,
+    fetch: Fetch,
+    macs: Mapping[str, int],
+    host_inputs: HostInputs,
+    on_stage: OnStage | None = None,
+) -> Emitted:
+    """Compile every function of a quantised module into an entry point; the module becomes its tile programs.
+
+    `macs` gives the logical multiply-accumulates of operations by `<entry>/<name>`.
+
+    Raises:
+        DpuError: something does not fit the arch.
+    """
+    lowered = lower_module(module, arch, fetch)
+    tell = on_stage or (lambda name, m: None)
+    tell("lower-to-tile", module)
+    for e, _ in lowered:
+        overlap(e.program)
+    tell("overlap-prologues", module)
+    for e, _ in lowered:
+        plan(e.program, arch)
+    tell("plan-scratchpad", module)
+    return assemble(lowered, arch, macs, host_inputs)
+
+
+def assemble(lowered: Lowered, arch: Arch, macs: Mapping[str, int], host_inputs: HostInputs) -> Emitted:
+    """Scheduled and placed tile programs to a `Program`: DRAM addresses, words, semaphores, checks, constants.
+
+    Raises:
+        DpuError: a field is too narrow for what it should hold.
+    """
+    memory = MemoryPlan()
+    places: dict[SSAValue, tuple[int, int]] = {}
+    words: dict[str, list[Words]] = {}
+    entries = []
+    constants: list[tuple[int, Callable[[], npt.NDArray[np.uint8]]]] = []
+    returned = {name for e, _ in lowered for name in e.outputs}
+    for e, pool in lowered:
+        drams = memory.plan(e.program)
+        places.update(drams)
+        streams, order = encode(e.program, drams, arch.tiles)
+        words[e.name], _ = insert_semaphores(order, streams, arch)
+        for name, dram in pool.drams.items():
+            if dram.tensor in drams:
+                constants.append((drams[dram.tensor][1], pool.makers[name]))
+        once = not (VARYING | returned) & set(e.inputs) and any(d.kind.data == "state" for d in e.outputs.values())
+        entries.append(_entry(e, drams, macs, host_inputs, once))
+    for name, streams in words.items():
+        check_program(streams, arch, memory.base_bytes, name)
+    image = np.zeros(memory.base_bytes[Base.CONST], np.uint8)
+    for offset, make in constants:
+        data = make()
+        image[offset : offset + len(data)] = data
+    program = Program(arch, entries, words, image, dict(memory.base_bytes))
+    return Emitted(program, [e for e, _ in lowered], places, memory)
+
+
+VARYING = {"sample", "timestep", "timestep.sinusoid"}
+"""Inputs that change from step to step; an entry without them runs once an image."""
+
+
+def slot_of(dram: DramOp, place: tuple[int, int], name: str, layout: tuple[str, int, int] = ("BTC", 0, 0)) -> Slot:
+    """The container's description of a DRAM tensor."""
+    b, t, c = (int(x) for x in dram.shape.get_values())
+    return Slot(
+        name=name,
+        shape=(b, t, c),
+        dtype=cast(Any, dram.dtype.data),
+        base=place[0],
+        offset=place[1],
+        row_bytes=dram.row_bytes.value.data,
+        layout=layout[0],
+        height=layout[1],
+        width=layout[2],
+    )
+
+
+def _entry(
+    e: LoweredEntry,
+    drams: dict[SSAValue, tuple[int, int]],
+    macs: Mapping[str, int],
+    host: HostInputs,
+    once: bool,
+) -> Entry:
+    def slots(tensors: dict[str, DramOp]) -> Iterator[Slot]:
+        for name, dram in tensors.items():
+            yield slot_of(dram, drams[dram.tensor], name, host.get(name, ("BTC", 0, 0)))
+
+    sources = [SourceOp(tag=0, name="gate tables", kind="table", nodes=(), macs=0)]
+    for op in e.ops:
+        outputs = tuple(slot_of(d, drams[d.tensor], d.sym_name.data) for d in op.outputs if d.tensor in drams)
+        sources.append(
+            SourceOp(
+                tag=op.tag,
+                name=op.name,
+                kind=op.kind,
+                nodes=op.nodes,
+                macs=logical_macs(e.qops[op.tag]),
+                outputs=outputs,
+            )
+        )
+    return Entry(
+        name=e.name, inputs=tuple(slots(e.inputs)), outputs=tuple(slots(e.outputs)), sources=tuple(sources), once=once
+    )

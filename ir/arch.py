@@ -1,0 +1,158 @@
+"""The description of a DPU: tiles, array, lanes, buffers, queues, memory. One JSON file an arch, in `configs/arch/`.
+
+Units: bytes, cycles of the tile clock, hertz. Buffer capacities are per tile.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import cached_property
+from importlib import resources
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from ..errors import DpuError
+
+MAX_TILES = 32  # width of the remote semaphore masks of LOAD and STORE
+MAX_WORDS = 1 << 16  # VEC and stride fields address scratchpad words with 16 bits
+
+
+class _Config(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Buffer(_Config):
+    """One scratchpad of a tile: its size and the number of independently ported banks."""
+
+    bytes: int
+    banks: int = 1
+
+
+class Buffers(_Config):
+    act: Buffer
+    wgt: Buffer
+    acc: Buffer
+    vbuf: Buffer
+    param: Buffer
+
+
+class Queues(_Config):
+    """Instruction queue depth of each engine."""
+
+    load: int = 16
+    mxu: int = 8
+    vpu: int = 8
+    store: int = 8
+
+
+class Latency(_Config):
+    """Pipeline depths in cycles: issue to first result visible (source: tile_model, uncalibrated)."""
+
+    dispatch: int = 1
+    issue: int = 8  # dead cycles at the start of an MXU or VPU instruction
+    mxu: int = 150
+    vpu: int = 64
+    load: int = 40  # engine overhead beside the DRAM latency
+    store: int = 40
+    remote_signal: int = 40
+
+
+class Dram(_Config):
+    """External memory as the tiles see it. `model` names the timing model of `simulator/memory.py`."""
+
+    model: Literal["ideal", "simple"] = "simple"
+    kind: str
+    bytes_per_cycle: float  # all tiles together, sustained
+    port_bytes_per_cycle: float  # one tile's LOAD or STORE port
+    latency: int  # cycles from request to first data
+    burst_bytes: int = 4096
+    base: int = 0
+    bytes: int
+
+
+class Arch(_Config):
+    """A DPU. `rows` is the reduction side of the array, `cols` its output side; the tensor layout needs them equal."""
+
+    name: str
+    description: str
+    tiles: int
+    rows: int
+    cols: int
+    lanes: int
+    clock_hz: float
+    buffers: Buffers
+    queues: Queues = Queues()
+    latency: Latency = Latency()
+    dram: Dram
+    l2_bytes: int = 0
+
+    @model_validator(mode="after")
+    def _check(self) -> Arch:
+        if not 1 <= self.tiles <= MAX_TILES:
+            raise ValueError(f"tiles is {self.tiles}, must be 1 to {MAX_TILES} (remote semaphore masks)")
+        if self.rows != self.cols:
+            raise ValueError(f"array {self.rows}x{self.cols}: the column-tile layout needs rows == cols")
+        if self.cols & (self.cols - 1) or not 4 <= self.cols <= 128:
+            raise ValueError(f"cols is {self.cols}, must be a power of two from 4 to 128")
+        if self.cols % self.lanes:
+            raise ValueError(f"lanes {self.lanes} must divide cols {self.cols}")
+        for name, words in self.words.items():
+            if not 0 < words <= MAX_WORDS:
+                raise ValueError(f"{name} holds {words} words, must be 1 to {MAX_WORDS} (16-bit addresses)")
+        return self
+
+    @cached_property
+    def word_bytes(self) -> dict[str, int]:
+        """Bytes of one addressable word of each scratchpad: C int8, C int32, C float16, one float32."""
+        c = self.cols
+        return {"act": c, "wgt": c, "acc": 4 * c, "vbuf": 2 * c, "param": 4}
+
+    @cached_property
+    def words(self) -> dict[str, int]:
+        """Addressable words of each scratchpad of one tile."""
+        return {k: getattr(self.buffers, k).bytes // w for k, w in self.word_bytes.items()}
+
+    @cached_property
+    def peak_macs_per_cycle(self) -> int:
+        return self.tiles * self.rows * self.cols
+
+    @cached_property
+    def digest(self) -> str:
+        """16 hex digits over all fields: a program runs only on the arch it was compiled for."""
+        text = json.dumps(self.model_dump(mode="json"), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def arch_names() -> list[str]:
+    """Names of the arch files that ship with the package, sorted."""
+    folder = resources.files("dpu.configs").joinpath("arch")
+    return sorted(f.name.removesuffix(".json") for f in folder.iterdir() if f.name.endswith(".json"))
+
+
+def load_arch(name_or_path: str) -> Arch:
+    """An arch by shipped name or by path of a JSON file.
+
+    Raises:
+        DpuError: no such arch, not JSON, or a field is wrong (the field is named).
+    """
+    path = Path(name_or_path)
+    if path.suffix == ".json":
+        source = path
+    else:
+        source = Path(str(resources.files("dpu.configs"))) / "arch" / f"{name_or_path}.json"
+    if not source.is_file():
+        raise DpuError(
+            name_or_path,
+            "no such arch",
+            hint=f"one of {', '.join(arch_names())}, or the path of a JSON file",
+            code="E501",
+        )
+    try:
+        return Arch.model_validate_json(source.read_text())
+    except ValidationError as e:
+        first = e.errors()[0]
+        field = ".".join(str(x) for x in first["loc"]) or "arch"
+        raise DpuError(str(source), f"field '{field}': {first['msg']}", code="E502") from e

@@ -1,0 +1,95 @@
+"""Calibration statistics as passes read them: a safetensors file that `runtime/calibrate.py` writes.
+
+A key is `<operation name>:<operand>`, as in `/down_blocks.1/attentions.0/proj_in/MatMul:x`; names are those of
+`ir/naming.py` on the canonical graph. Tensors of the file are called `<key>:<statistic>`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import DpuError
+
+FORMAT = "dpu-calibration-1"
+METADATA = "calibration"  # the one metadata entry of the file, a JSON object
+F32 = npt.NDArray[np.float32]
+
+
+def stat_key(op_name: str, operand: str) -> str:
+    """The key of one operand of one operation."""
+    return f"{op_name}:{operand}"
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Statistics over all calibration prompts, steps and samples.
+
+    `info` says over what: model digest, prompts, steps, size.
+    """
+
+    info: Mapping[str, str]
+    tensors: Mapping[str, F32]
+    where: str = "calibration"
+
+    def absmax(self, key: str) -> float:
+        """The largest magnitude of an operand of a linear, convolution or attention, or of a result (`...:y`)."""
+        name = f"{key}:absmax"
+        return float(self.tensors[name]) if name in self.tensors else float(self.channel_absmax(key).max())
+
+    def channel_absmax(self, key: str) -> F32:
+        """The largest magnitude of each channel of an operand."""
+        return self._get(key, "channel_absmax")
+
+    def centred_absmax(self, key: str) -> F32:
+        """The largest magnitude of each channel after the mean over a sample's tokens is taken off (attention v)."""
+        return self._get(key, "centred_absmax")
+
+    def mean(self, key: str) -> F32:
+        """The mean of each channel over everything (attention v)."""
+        return self._get(key, "mean")
+
+    def __contains__(self, key: str) -> bool:
+        return any(f"{key}:{s}" in self.tensors for s in ("absmax", "channel_absmax"))
+
+    def _get(self, key: str, statistic: str) -> F32:
+        name = f"{key}:{statistic}"
+        if name not in self.tensors:
+            raise DpuError(
+                self.where,
+                f"no statistic '{statistic}' for '{key}'",
+                why="the graph has an operation that calibration did not see",
+                hint="calibrate this model again: dpuc calibrate DIR -o calib.safetensors",
+                code="E240",
+            )
+        return self.tensors[name]
+
+
+def load_calibration(path: Path | str) -> Calibration:
+    """Read a calibration file.
+
+    Raises:
+        DpuError: it is unreadable or of another format.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(str(path), framework="numpy") as f:
+            info: dict[str, str] = json.loads((f.metadata() or {}).get(METADATA, "{}"))
+            tensors = {name: f.get_tensor(name) for name in f.keys()}  # noqa: SIM118 - it is no dict
+    except (OSError, SafetensorError, ValueError) as e:
+        raise DpuError(
+            str(path),
+            f"not a readable calibration file ({e})",
+            hint="write one: dpuc calibrate DIR -o calib.safetensors",
+            code="E241",
+        ) from e
+    if info.get("format") != FORMAT:
+        found = json.dumps(info.get("format", "none"))
+        raise DpuError(str(path), f"its format is {found}, expected {FORMAT}", hint="calibrate again", code="E241")
+    return Calibration(info, tensors, str(path))

@@ -1,0 +1,374 @@
+"""Lower `dpu.q.attention`: scores of a block of queries with a block of keys stay in ACC, probabilities in ACT.
+
+For each head, blocks of queries pass over blocks of keys. The product of the next block's scores is issued before this
+block's probabilities are needed, so the array works while the vector unit takes exponentials. Scores never leave the
+chip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from ...errors import DpuError
+from ...ir.arch import Arch
+from ...ir.graph import btc
+from ...ir.isa import DmaFormat, Format, Function, Op2, Reduce
+from ...ir.qgraph import QAttentionOp
+from ..tiling import Unit, cdiv, row_blocks
+from .context import Block, Lowering, all_units, at, pitch
+from .emitter import Col, Emitter, Factor, Red, Row, View
+
+CLAMP = -96.0  # largest power of two by which a later key block may outweigh the first: 2^96
+
+
+def fitting_key_block(head_dim: int, keys: int, arch: Arch) -> int:
+    """The longest key block up to 1,024 for which K and V of two blocks fit WGT and scores of four rows fit ACC."""
+    c = arch.cols
+    tiles = cdiv(head_dim, c)
+    by_wgt = arch.words["wgt"] // 4 // (2 * tiles * arch.rows)
+    by_acc = arch.words["acc"] // 4 // 4
+    block = min(1024, max(1, min(by_wgt, by_acc)) * c)
+    return min(block, cdiv(keys, c) * c)
+
+
+@dataclass(frozen=True)
+class Keys:
+    """A block of keys [lo, lo + n) of one head on chip."""
+
+    lo: int
+    n: int
+    k: SSAValue
+    v: SSAValue
+    colsum: SSAValue  # 128 * column sum of V times its scale
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores of one block of queries with one block of keys."""
+
+    keys: Keys
+    acc: SSAValue
+    maximum: SSAValue
+
+
+@dataclass
+class Head:
+    """What one head's blocks share."""
+
+    index: int
+    scales: SSAValue  # v_scale, then mu
+    resident: list[Keys] | None
+
+
+@dataclass
+class Queries:
+    """A block of queries [lo, lo + rows) of one head on chip."""
+
+    lo: int
+    rows: int
+    q: SSAValue
+    c: SSAValue
+
+
+class AttentionLowering:
+    """One attention: the template of a unit's heads."""
+
+    def __init__(self, low: Lowering, op: QAttentionOp) -> None:
+        self.low, self.op, self.arch = low, op, low.arch
+        b, t, n = btc(op.q, "q")
+        self.shape = (b, t, n)
+        self.keys = btc(op.k, "k")[1]
+        self.heads = op.heads.value.data
+        self.d = n // self.heads
+        c = low.arch.cols
+        if self.d % c:
+            raise DpuError(
+                low.source,
+                f"head dimension {self.d} is no multiple of the array's {c} columns",
+                why="a head's columns must be whole column tiles",
+                hint="pad the heads, or use an arch whose columns divide the head dimension",
+                code="E231",
+            )
+        self.ht = self.d // c
+        self.wide = op.prob_bits.value.data == 15
+        block = op.key_block.value.data
+        self.key_blocks = [(k, min(block, self.keys - k)) for k in range(0, self.keys, block)]
+        kt = cdiv(min(block, self.keys), c)
+        w = low.arch.words
+        planes = 2 if self.wide else 1
+        self.rows = min(
+            w["acc"] // 4 // kt, w["act"] // 4 // (planes * kt), w["vbuf"] // 8 // (2 * self.ht), w["param"] // 32
+        )
+        words = 2 * kt * self.ht * low.arch.rows
+        if self.rows < 1 or 2 * words > w["wgt"] or kt > 255:
+            raise DpuError(
+                low.source,
+                f"a block of {block} keys with head dimension {self.d} does not fit the scratchpads",
+                why=f"K and V take {2 * words} of {w['wgt']} weight words, scores {kt} of {w['acc']} words a row",
+                hint="choose a shorter key_block",
+                code="E232",
+            )
+        self.is_resident = len(self.key_blocks) * words <= w["wgt"] // 3
+        self.kt = kt
+        v_scale = op.v_scale
+        self.v_scale = low.pool.add(f"{low.source}.v_scale", "f32", (1, 1, n), lambda: low.pool.param(v_scale))
+        self.k_scale = [float(x) for x in op.k_scale.get_values()]
+        self.out = low.result(op.y, "f16", self.shape)
+        self.row_max = low.result(op.row_max, "f32", (b, 1, t), ".row_max") if op.row_max is not None else None
+
+    def lower(self) -> None:
+        self.low.run(all_units(self.shape[0], self.shape[1], self.arch), self.blocks)
+
+    def blocks(self, unit: Unit) -> Iterator[Block]:
+        """One block a head: the prologue loads what the head shares, the main part does its queries."""
+        ones: SSAValue | None = None
+        amax: SSAValue | None = None
+        queries = row_blocks(unit, self.rows)
+        for h in range(self.heads):
+            pro, main = self.low.emitter(), self.low.emitter()
+            if ones is None:
+                ones = pro.alloc("act", self.kt)
+                pro.load(ones, None, self.kt * self.arch.rows, fmt=DmaFormat.FILL, fill=1)
+                amax = pro.alloc("param", unit.hi - unit.lo) if self.row_max is not None else None
+            head = self._head(pro, unit, h)
+            if self.is_resident:
+                head.resident = [self._load_keys(pro, main, unit, head, ones, k, n) for k, n in self.key_blocks]
+            self._attend(main, unit, head, ones, queries, amax)
+            if h == self.heads - 1 and self.row_max is not None and amax is not None:
+                size = 4 * (unit.hi - unit.lo)
+                main.store(self.row_max, amax, size, offset=at(self.row_max, unit.b, 0, unit.lo))
+            yield pro, main
+
+    def _head(self, e: Emitter, unit: Unit, h: int) -> Head:
+        mu = self.low.tensors[self.op.mu]
+        scales = e.alloc("param", 2 * self.d)
+        e.load(scales, self.v_scale, 4 * self.d, offset=at(self.v_scale, 0, 0, h * self.d))
+        e.load(scales, mu, 4 * self.d, sram=self.d, offset=at(mu, unit.b, 0, h * self.d))
+        return Head(h, scales, None)
+
+    def _load_keys(self, e: Emitter, main: Emitter, unit: Unit, head: Head, ones: SSAValue, k0: int, n: int) -> Keys:
+        """K transposed and V into WGT by `e`; the column sums of V, which need the array, by `main`."""
+        c, r, ht = self.arch.cols, self.arch.rows, self.ht
+        kt = cdiv(n, c)
+        k_dram, v_dram = self.low.tensors[self.op.k], self.low.tensors[self.op.v]
+        k, v = e.alloc("wgt", kt * ht * r), e.alloc("wgt", kt * ht * r)
+        column = head.index * self.d
+        full, rest = divmod(n, c)
+        strides = (pitch(k_dram), r, c * pitch(k_dram))
+        for count, tiles, first in ((c, full, 0), (rest, 1, full)):
+            if count and tiles:
+                offset = at(k_dram, unit.b, k0 + first * c, column)
+                at_word = first * ht * r
+                steps = (0, r, ht * r)
+                e.load(
+                    k,
+                    k_dram,
+                    r,
+                    (count, ht, tiles),
+                    strides,
+                    steps,
+                    sram=at_word,
+                    offset=offset,
+                    fmt=DmaFormat.TRANSPOSE,
+                )
+        offset = at(v_dram, unit.b, k0, column)
+        pad = (0, kt * r - n, 0, 0)
+        e.load(v, v_dram, c, (n, ht), (pitch(v_dram), c), (1, kt * r), offset=offset, pad=pad)
+        colsum = main.alloc("param", ht * c)
+        if not self.wide:
+            acc = main.alloc("acc", ht)
+            main.mm(ones, v, acc, rows=(1, 1), row_stride=(0, 0), nc=kt, nn=ht, wn=kt * r, an=1)
+            a, d = View(acc, Format.I32, 1, 1), View(colsum, Format.F32, ht * c, c)
+            main.vec(a, d, 1, ht, c, a1=128.0, a2=Col(head.scales))
+        return Keys(k0, n, k, v, colsum)
+
+    def _attend(
+        self, e: Emitter, unit: Unit, head: Head, ones: SSAValue, queries: list[tuple[int, int]], amax: SSAValue | None
+    ) -> None:
+        """All blocks of queries against all blocks of keys, scores one block ahead."""
+        items = [(q, k) for q in range(len(queries)) for k in range(len(self.key_blocks))]
+        loaded: dict[int, Queries] = {}
+
+        def scores(item: tuple[int, int]) -> Scores:
+            q, k = item
+            if q not in loaded:
+                loaded[q] = self._load_queries(e, unit, head, *queries[q])
+            keys = head.resident[k] if head.resident else self._load_keys(e, e, unit, head, ones, *self.key_blocks[k])
+            return self._scores(e, loaded[q], keys)
+
+        ahead = scores(items[0])
+        first: Scores | None = None
+        o = total = ahead.maximum
+        for i, (q, k) in enumerate(items):
+            now = ahead
+            if i + 1 < len(items):
+                ahead = scores(items[i + 1])
+            block = loaded[q]
+            product, sums = self._weigh(e, unit, block, now)
+            if k == 0:
+                first, total = now, sums
+                o = product if len(self.key_blocks) == 1 else self._start(e, block, head, now, product)
+            else:
+                assert first is not None
+                self._add(e, block, head, first, now, product, sums, o, total)
+            if k == len(self.key_blocks) - 1:
+                self._finish(e, unit, block, head, now, o, total, amax)
+                del loaded[q]
+
+    def _load_queries(self, e: Emitter, unit: Unit, head: Head, lo: int, hi: int) -> Queries:
+        rows, ht = hi - lo, self.ht
+        dram, scales = self.low.tensors[self.op.q], self.low.tensors[self.op.q_scale]
+        q, c = e.alloc("act", rows * ht), e.alloc("param", rows)
+        offset = at(dram, unit.b, lo, head.index * self.d)
+        e.load(q, dram, self.d, (rows,), (pitch(dram),), (ht,), offset=offset)
+        e.load(c, scales, 4 * rows, offset=at(scales, unit.b, head.index, lo))
+        e.vector(c, c, rows, a1=score_factor(self.k_scale[head.index], self.op.scale.value.data))
+        return Queries(lo, rows, q, c)
+
+    def _scores(self, e: Emitter, block: Queries, keys: Keys) -> Scores:
+        kt, rows = cdiv(keys.n, self.arch.cols), block.rows
+        acc, maximum = e.alloc("acc", kt * rows), e.alloc("param", rows)
+        e.mm(
+            block.q,
+            keys.k,
+            acc,
+            rows=(1, rows),
+            row_stride=(0, self.ht),
+            nc=self.ht,
+            nn=kt,
+            wn=self.ht * self.arch.rows,
+            an=rows,
+            rowmax=maximum,
+            valid=keys.n,
+        )
+        return Scores(keys, acc, maximum)
+
+    def _weigh(self, e: Emitter, unit: Unit, block: Queries, s: Scores) -> tuple[SSAValue, SSAValue]:
+        """Probabilities of a block and their product with V: ACC [planes][ht][rows] and the row sums."""
+        rows, ht, r = block.rows, self.ht, self.arch.rows
+        kt = cdiv(s.keys.n, self.arch.cols)
+        planes = 2 if self.wide else 1
+        p, sums = e.alloc("act", planes * kt * rows), e.alloc("param", rows)
+        d = View(p, Format.I15_SPLIT if self.wide else Format.I8_OFFSET, planes * kt, 1)
+        e.vec(
+            View(s.acc, Format.I32, 1, rows),
+            d,
+            rows,
+            kt,
+            self.low.tail(s.keys.n),
+            sub=Row(s.maximum),
+            a1=Row(block.c),
+            func=Function.EXP2,
+            r=16319.0 if self.wide else 255.0,
+            red=Red(Reduce.SUM, sums),
+        )
+        acc = e.alloc("acc", planes * ht * rows)
+        for plane in range(planes):
+            e.mm(
+                p,
+                s.keys.v,
+                acc,
+                rows=(1, rows),
+                row_stride=(0, planes * kt),
+                nc=kt,
+                nn=ht,
+                wn=kt * r,
+                an=rows,
+                act_at=plane * kt,
+                acc_at=plane * ht * rows,
+            )
+        return acc, sums
+
+    def _operand(self, e: Emitter, block: Queries, acc: SSAValue) -> View:
+        """The product as a vector operand: int32, or for 15 bits the two planes combined in float32."""
+        rows, ht = block.rows, self.ht
+        a = View(acc, Format.I32, 1, rows)
+        if not self.wide:
+            return a
+        x = View(e.alloc("vbuf", rows * ht * 2), Format.F32, 2 * ht, 2)
+        e.vec(a, x, rows, ht, self.arch.cols, a1=128.0, op2=Op2.ADD, b=replace(a, at=ht * rows))
+        return x
+
+    def _affine(self, head: Head, keys: Keys) -> dict[str, Factor]:
+        return {"a1": Col(head.scales)} if self.wide else {"a1": Col(head.scales), "b1": Col(keys.colsum)}
+
+    def _start(self, e: Emitter, block: Queries, head: Head, s: Scores, acc: SSAValue) -> SSAValue:
+        """The first block's output, float32 in VBUF."""
+        o = e.alloc("vbuf", block.rows * self.ht * 2)
+        a = self._operand(e, block, acc)
+        e.vec(a, View(o, Format.F32, 2 * self.ht, 2), block.rows, self.ht, self.arch.cols, **self._affine(head, s.keys))
+        return o
+
+    def _add(
+        self,
+        e: Emitter,
+        block: Queries,
+        head: Head,
+        first: Scores,
+        s: Scores,
+        acc: SSAValue,
+        sums: SSAValue,
+        o: SSAValue,
+        total: SSAValue,
+    ) -> None:
+        """A later block, weighted by 2^(its maximum - the first block's)."""
+        rows = block.rows
+        w = e.alloc("param", rows)
+        e.vec(
+            View(s.maximum, Format.I32, 1, 1),
+            View(w, Format.F32, 1, 1),
+            rows,
+            sub=Row(first.maximum),
+            a1=Row(block.c),
+            a2=-1.0,
+            op2=Op2.MAX,
+            b=CLAMP,
+        )
+        e.vector(w, w, rows, a1=-1.0, func=Function.EXP2)
+        view = View(o, Format.F32, 2 * self.ht, 2)
+        a = self._operand(e, block, acc)
+        affine = self._affine(head, s.keys)
+        e.vec(a, view, rows, self.ht, self.arch.cols, a2=Row(w), op2=Op2.ADD, b=view, **affine)
+        e.vector(sums, total, rows, a1=Row(w), b1=Row(total))
+
+    def _finish(
+        self,
+        e: Emitter,
+        unit: Unit,
+        block: Queries,
+        head: Head,
+        s: Scores,
+        o: SSAValue,
+        total: SSAValue,
+        amax: SSAValue | None,
+    ) -> None:
+        """Divide by the sum of probabilities, add the mean of V, store."""
+        rows, ht = block.rows, self.ht
+        rl = e.alloc("param", rows)
+        e.vector(total, rl, rows, func=Function.RECIP, op2=Op2.MUL, b=divisor(self.wide))
+        d = View(e.alloc("vbuf", rows * ht), Format.F16, ht, 1)
+        red: Red | None = None
+        if amax is not None:
+            red = Red(Reduce.ABSMAX, amax, block.lo - unit.lo, accumulate=head.index > 0)
+        mu = Col(head.scales, self.d)
+        if len(self.key_blocks) == 1:
+            a = self._operand(e, block, o)
+            e.vec(a, d, rows, ht, self.arch.cols, a2=Row(rl), b2=mu, red=red, **self._affine(head, s.keys))
+        else:
+            e.vec(View(o, Format.F32, 2 * ht, 2), d, rows, ht, self.arch.cols, a1=Row(rl), b1=mu, red=red)
+        offset = at(self.out, unit.b, block.lo, head.index * self.d)
+        e.store(self.out, d.buf, 2 * self.d, (rows,), (pitch(self.out),), (ht,), offset=offset)
+
+
+def score_factor(k_scale: float, scale: float) -> float:
+    """`k_scale * scale * log2(e)`, computed in float64 and rounded once to float32."""
+    return float(np.float32(float(k_scale) * float(scale) * float(np.log2(np.e))))
+
+
+def divisor(wide: bool) -> float:
+    """1 / the largest quantised probability, float32."""
+    return float(np.float32(1.0 / (16319.0 if wide else 255.0)))

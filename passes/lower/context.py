@@ -1,0 +1,113 @@
+"""What every lowering shares: the arch, DRAM tensors of graph values, constants, and the sections written so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from xdsl.ir import Operation, SSAValue
+
+from ...ir.arch import Arch
+from ...ir.tile import ITEM_BYTES, DramOp, SectionOp
+from ..tiling import Unit, part_index, row_blocks, units
+from .constants import ConstantPool
+from .emitter import Emitter
+
+Block = tuple[Emitter, Emitter]
+"""One block of work: its prologue (may run under the previous block's main part) and its main part."""
+
+Template = Callable[[Unit], Iterable[Block]]
+
+
+def tensor_shape(dram: DramOp) -> tuple[int, int, int]:
+    """(samples, tokens, channels) of a DRAM tensor."""
+    b, t, c = (int(x) for x in dram.shape.get_values())
+    return b, t, c
+
+
+def at(dram: DramOp, b: int = 0, t: int = 0, c: int = 0) -> int:
+    """Byte offset of element (b, t, c) from the tensor's start."""
+    _, tokens, _ = tensor_shape(dram)
+    return (b * tokens + t) * dram.row_bytes.value.data + c * ITEM_BYTES[dram.dtype.data]
+
+
+def pitch(dram: DramOp) -> int:
+    """Bytes from one token to the next."""
+    return dram.row_bytes.value.data
+
+
+@dataclass
+class Lowering:
+    """State of lowering one entry."""
+
+    arch: Arch
+    pool: ConstantPool
+    tensors: dict[SSAValue, DramOp] = field(default_factory=dict)
+    declared: list[DramOp] = field(default_factory=list)
+    body: list[Operation] = field(default_factory=list)
+    tables: list[dict[str, SSAValue]] = field(default_factory=list)  # gate table buffers of each tile
+    tag: int = 0
+    source: str = ""
+
+    def emitter(self) -> Emitter:
+        return Emitter(self.arch)
+
+    def tiles_of(self, channels: int) -> int:
+        """Column tiles of so many channels."""
+        return -(-channels // self.arch.cols)
+
+    def tail(self, channels: int) -> int:
+        """Valid columns of the last column tile."""
+        return (channels - 1) % self.arch.cols + 1
+
+    def declare(self, name: str, dtype: str, shape: tuple[int, int, int], kind: str = "work") -> DramOp:
+        """A new DRAM tensor."""
+        dram = DramOp(name, dtype, shape, kind)
+        self.declared.append(dram)
+        return dram
+
+    def result(self, value: SSAValue, dtype: str, shape: tuple[int, int, int], suffix: str = "") -> DramOp:
+        """The DRAM tensor of an operation's result; entries' outputs were declared before."""
+        if value not in self.tensors:
+            self.tensors[value] = self.declare(f"{self.source}{suffix}", dtype, shape)
+        return self.tensors[value]
+
+    def run(self, groups: list[list[Unit]], template: Template) -> None:
+        """Write the sections of one graph operation: group by group, block by block, tile by tile."""
+        for step_base, group in enumerate(groups):
+            iterators: list[tuple[Unit, Iterator[Block]]] = [(u, iter(template(u))) for u in group]
+            step = 0
+            while iterators:
+                ready: list[tuple[Unit, Block]] = []
+                alive: list[tuple[Unit, Iterator[Block]]] = []
+                for u, it in iterators:
+                    block = next(it, None)
+                    if block is not None:
+                        ready.append((u, block))
+                        alive.append((u, it))
+                for phase, index in (("prologue", 0), ("main", 1)):
+                    for u, block in ready:
+                        ops = block[index].ops
+                        if ops:
+                            number = step_base * 1000 + step
+                            self.body.append(SectionOp(u.tile, self.tag, u.stream, number, phase, self.source))
+                            self.body.extend(ops)
+                iterators = alive
+                step += 1
+
+
+def grid(samples: int, tokens: int) -> tuple[int, int]:
+    """(samples, tokens) as lowered: samples of one token become tokens of one sample, so that weights pass once."""
+    return (1, samples) if tokens == 1 else (samples, tokens)
+
+
+def stat_parts(samples: int, tokens: int, tiles: int, rows: int) -> dict[int, list[tuple[int, int]]]:
+    """Row blocks of each sample's column-statistics partials, in order."""
+    parts: dict[int, list[tuple[int, int]]] = {}
+    for u in part_index(samples, tokens, tiles):
+        parts.setdefault(u.b, []).extend(row_blocks(u, rows))
+    return parts
+
+
+def all_units(samples: int, tokens: int, arch: Arch) -> list[list[Unit]]:
+    return units(samples, tokens, arch.tiles)

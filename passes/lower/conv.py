@@ -1,0 +1,257 @@
+"""Lower `dpu.q.conv`: rectangles of output pixels, their input with halo in ACT, panels of column tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from ...ir.arch import Arch
+from ...ir.graph import btc, conv_out_size, ints, shape_of
+from ...ir.isa import Format, Op2, Reduce
+from ...ir.qgraph import QConvOp
+from ...ir.tile import DramOp
+from ..tiling import Blocks, Rect, Unit, conv_blocks, part_index, rectangles
+from ..weights import F32, column_scales, conv_matrix, pack_tiles, quantise_columns, upsample_phase
+from .context import Block, Lowering, all_units, at, pitch
+from .emitter import Col, Emitter, Factor, Red, View
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One set of output pixels: (step * y + py, step * x + px). Without upsampling there is one."""
+
+    py: int
+    px: int
+
+    @property
+    def name(self) -> str:
+        return f"p{self.py}{self.px}"
+
+
+@dataclass(frozen=True)
+class ConvPlan:
+    """Shape of a lowered convolution: the grid of pixels its rectangles cut, the kernel of each phase, blocks."""
+
+    phases: tuple[Phase, ...]
+    step: int
+    grid: tuple[int, int]
+    kernel: tuple[int, int]
+    stride: int
+    origin: tuple[int, int]  # input pixel of tap (0, 0) at output (0, 0), phase (0, 0)
+    blocks: Blocks
+
+    def rects(self, unit: Unit) -> list[Rect]:
+        return rectangles(unit.lo, unit.hi, self.grid[1], self.blocks.rows)
+
+    def parts(self, samples: int, tiles: int) -> dict[int, list[tuple[Rect, Phase]]]:
+        """Column-statistics partials of each sample, in order: one a rectangle and phase."""
+        parts: dict[int, list[tuple[Rect, Phase]]] = {}
+        for u in part_index(samples, self.grid[0] * self.grid[1], tiles):
+            parts.setdefault(u.b, []).extend((r, p) for r in self.rects(u) for p in self.phases)
+        return parts
+
+
+def plan_conv(op: QConvOp, where: str, arch: Arch) -> ConvPlan:
+    """How a convolution is cut on an arch; its statistics' partials follow from it."""
+    n, _, kh, kw = shape_of(op.w)
+    ho, wo = conv_out_size(op)
+    top, left, _, _ = ints(op.pad)
+    widths = [btc(op.x, "x")[2]] + ([btc(op.x2, "x2")[2]] if op.x2 else [])
+    cts = tuple(-(-k // arch.cols) for k in widths)
+    nt = -(-n // arch.cols)
+    if op.upsample:
+        grid = (op.height.value.data, op.width.value.data)
+        blocks = conv_blocks(where, cts, 4, 3, 1, grid[1], nt, arch)
+        phases = tuple(Phase(py, px) for py in (0, 1) for px in (0, 1))
+        return ConvPlan(phases, 2, grid, (2, 2), 1, (-1, -1), blocks)
+    stride = op.stride.value.data
+    blocks = conv_blocks(where, cts, kh * kw, max(kh, kw), stride, wo, nt, arch)
+    return ConvPlan((Phase(0, 0),), 1, (ho, wo), (kh, kw), stride, (-top, -left), blocks)
+
+
+def source_weights(op: QConvOp, w: F32, widths: list[int], phase: Phase, rows: int) -> list[F32]:
+    """The weight of each source as a matrix [taps * ct * R, n], before quantisation.
+
+    Taps of an upsampling phase are summed; the ratio of the sources' scales is folded into the second.
+    """
+    if op.upsample:
+        w = upsample_phase(w, phase.py, phase.px)
+    pieces = [conv_matrix(w[:, : widths[0]], rows)]
+    if op.x2_scale is not None:
+        ratio = np.float32(op.x2_scale.value.data) / np.float32(op.x_scale.value.data)
+        pieces.append((conv_matrix(w[:, widths[0] :], rows) * ratio).astype(np.float32))
+    return pieces
+
+
+@dataclass(frozen=True)
+class _Input:
+    """A source's pixels in ACT: [rows][columns][channel tiles]."""
+
+    buf: SSAValue
+    columns: int
+    tiles: int
+
+
+class ConvLowering:
+    """One convolution: its constants and DRAM tensors, and the template of a unit's blocks."""
+
+    def __init__(self, low: Lowering, op: QConvOp) -> None:
+        self.low, self.op, self.arch = low, op, low.arch
+        self.samples = btc(op.x, "x")[0]
+        self.n = shape_of(op.w)[0]
+        self.plan = plan_conv(op, low.source, low.arch)
+        self.out_width = conv_out_size(op)[1]
+        self.parts = self.plan.parts(self.samples, low.arch.tiles)
+        self.sources = [low.tensors[op.x]] + ([low.tensors[op.x2]] if op.x2 else [])
+        self.widths = [btc(op.x, "x")[2]] + ([btc(op.x2, "x2")[2]] if op.x2 else [])
+        self.nt = low.tiles_of(self.n)
+        self._constants()
+        self.out = low.result(op.y, "f16", btc(op.y, "y"))
+        self.stats: DramOp | None = None
+        if op.stats is not None:
+            self.stats = low.result(op.stats, "f32", (self.samples, len(self.parts[0]), 2 * self.n), ".stats")
+
+    def _constants(self) -> None:
+        op, pool, low = self.op, self.low.pool, self.low
+        taps = self.plan.kernel[0] * self.plan.kernel[1]
+        self.weights: dict[tuple[Phase, int], DramOp] = {}
+        self.vectors: dict[Phase, DramOp] = {}
+        for phase in self.plan.phases:
+
+            def matrices(phase: Phase = phase) -> list[F32]:
+                return source_weights(op, pool.param(op.w), self.widths, phase, self.arch.rows)
+
+            for i, width in enumerate(self.widths):
+
+                def make_weight(i: int = i, phase: Phase = phase) -> np.ndarray:
+                    m = matrices(phase)
+                    return pack_tiles(quantise_columns(m[i], column_scales(*m)), self.arch.rows, self.arch.cols)
+
+                size = self.nt * taps * low.tiles_of(width) * self.arch.rows * self.arch.cols
+                self.weights[phase, i] = pool.raw(f"{low.source}.{phase.name}.w{i}", size, make_weight)
+
+            def make_vector(phase: Phase = phase) -> F32:
+                scale = column_scales(*matrices(phase)) * np.float32(op.x_scale.value.data)
+                bias = pool.param(op.bias) if op.bias is not None else np.zeros_like(scale)
+                out = np.zeros((2, self.nt * self.arch.cols), np.float32)
+                out[:, : self.n] = scale, bias
+                return out
+
+            name = f"{low.source}.{phase.name}.vectors"
+            self.vectors[phase] = pool.add(name, "f32", (1, 2, self.nt * self.arch.cols), make_vector)
+
+    def lower(self) -> None:
+        pixels = self.plan.grid[0] * self.plan.grid[1]
+        self.low.run(all_units(self.samples, pixels, self.arch), self.blocks)
+
+    def blocks(self, unit: Unit) -> Iterator[Block]:
+        """The unit's rectangles: the prologue loads the input, the main part computes every phase and panel."""
+        for rect in self.plan.rects(unit):
+            pro, main = self.low.emitter(), self.low.emitter()
+            inputs = [self._input(pro, unit, rect, s) for s in range(len(self.sources))]
+            for phase in self.plan.phases:
+                step = self.plan.blocks.panel
+                for t0 in range(0, self.nt, step):
+                    self._panel(main, unit, rect, phase, t0, min(step, self.nt - t0), inputs)
+            yield pro, main
+
+    def _input(self, e: Emitter, unit: Unit, rect: Rect, index: int) -> _Input:
+        """The rectangle's input pixels; cells outside the image are written as zeros."""
+        p, dram, width = self.plan, self.sources[index], self.widths[index]
+        h, w = self.op.height.value.data, self.op.width.value.data
+        halo = (3, 3) if self.op.upsample else p.kernel
+        y0, x0 = rect.y * p.stride + p.origin[0], rect.x * p.stride + p.origin[1]
+        rows, columns = (rect.ny - 1) * p.stride + halo[0], (rect.nx - 1) * p.stride + halo[1]
+        tiles = self.low.tiles_of(width)
+        buf = e.alloc("act", rows * columns * tiles)
+        top, left = max(0, -y0), max(0, -x0)
+        bottom, right = max(0, y0 + rows - h), max(0, x0 + columns - w)
+        n = (columns - left - right, rows - top - bottom)
+        e.load(
+            buf,
+            dram,
+            width,
+            n,
+            (pitch(dram), w * pitch(dram)),
+            (tiles, columns * tiles),
+            offset=at(dram, unit.b, (y0 + top) * w + x0 + left),
+            pad=(left, right, top, bottom),
+        )
+        return _Input(buf, columns, tiles)
+
+    def _panel(self, e: Emitter, unit: Unit, rect: Rect, phase: Phase, t0: int, g: int, inputs: list[_Input]) -> None:
+        c, pixels = self.arch.cols, rect.pixels
+        valid = min(g * c, self.n - t0 * c)
+        tail = self.low.tail(self.n) if t0 + g == self.nt else c
+        acc = self._product(e, rect, phase, t0, g, inputs)
+        vectors, dram = e.alloc("param", 2 * g * c), self.vectors[phase]
+        e.load(vectors, dram, 4 * g * c, (2,), (pitch(dram),), (g * c,), offset=4 * t0 * c)
+        factors: dict[str, Factor] = {"a1": Col(vectors), "b1": Col(vectors, g * c)}
+        if self.op.temb is not None:
+            source = self.low.tensors[self.op.temb]
+            temb = e.alloc("param", g * c)
+            e.load(temb, source, 4 * valid, offset=at(source, unit.b, 0, t0 * c))
+            factors["b2"] = Col(temb)
+        residual: View | None = None
+        if self.op.residual is not None:
+            source = self.low.tensors[self.op.residual]
+            residual = View(e.alloc("vbuf", pixels * g), Format.F16, g, 1)
+            strides = (pitch(source), self.out_width * pitch(source))
+            offset = at(source, unit.b, rect.y * self.out_width + rect.x, t0 * c)
+            e.load(residual.buf, source, 2 * valid, (rect.nx, rect.ny), strides, (g, g * rect.nx), offset=offset)
+        d = View(e.alloc("vbuf", pixels * g), Format.F16, g, 1)
+        red: Red | None = None
+        if self.stats is not None:
+            red = Red(Reduce.SUM_SQ, e.alloc("param", 2 * g * c), columns=True)
+        op2 = Op2.ADD if residual is not None else Op2.NONE
+        e.vec(View(acc, Format.I32, 1, pixels), d, pixels, g, tail, op2=op2, b=residual, red=red, **factors)
+        s = self.plan.step
+        strides = (s * pitch(self.out), s * self.out_width * pitch(self.out))
+        token = (s * rect.y + phase.py) * self.out_width + s * rect.x + phase.px
+        offset = at(self.out, unit.b, token, t0 * c)
+        e.store(self.out, d.buf, 2 * valid, (rect.nx, rect.ny), strides, (g, g * rect.nx), offset=offset)
+        if self.stats is not None and red is not None:
+            part = self.parts[unit.b].index((rect, phase))
+            offset = at(self.stats, unit.b, part, t0 * c)
+            e.store(self.stats, red.buf, 4 * valid, (2,), (4 * self.n,), (g * c,), offset=offset)
+
+    def _product(self, e: Emitter, rect: Rect, phase: Phase, t0: int, g: int, inputs: list[_Input]) -> SSAValue:
+        """ACC [g][pixels]: every source, in chunks of channel tiles if its panel is large."""
+        p, tile = self.plan, self.arch.rows * self.arch.cols
+        kh, kw = p.kernel
+        taps = kh * kw
+        acc = e.alloc("acc", g * rect.pixels)
+        started = False
+        for index, source in enumerate(inputs):
+            dram, ct = self.weights[phase, index], source.tiles
+            for c0 in range(0, ct, p.blocks.chunk):
+                nc = min(p.blocks.chunk, ct - c0)
+                wgt = e.alloc("wgt", g * taps * nc * self.arch.rows)
+                offset = (t0 * taps * ct + c0) * tile
+                if nc == ct:
+                    e.load(wgt, dram, g * taps * ct * tile, offset=offset)
+                else:
+                    strides = (ct * tile, taps * ct * tile)
+                    words = nc * self.arch.rows
+                    e.load(wgt, dram, nc * tile, (taps, g), strides, (words, taps * words), offset=offset)
+                line = source.columns * ct
+                e.mm(
+                    source.buf,
+                    wgt,
+                    acc,
+                    rows=(rect.ny, rect.nx),
+                    row_stride=(p.stride * line, p.stride * ct),
+                    nc=nc,
+                    nn=g,
+                    wn=taps * nc * self.arch.rows,
+                    an=rect.pixels,
+                    taps=(kh, kw),
+                    tap_stride=(line, ct),
+                    act_at=phase.py * line + phase.px * ct + c0,
+                    accumulate=started,
+                )
+                started = True
+        return acc

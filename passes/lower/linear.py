@@ -1,0 +1,450 @@
+"""Lower `dpu.q.linear`: prologue (normalise, quantise each token), then panels of column tiles with their epilogues."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from ...ir.arch import Arch
+from ...ir.graph import btc, shape_of
+from ...ir.isa import Format, Function, Op2, Reduce
+from ...ir.qgraph import QLinearOp
+from ...ir.tile import DramOp
+from ..tiling import Blocks, Unit, linear_blocks, row_blocks
+from ..weights import F32, column_scales, pack_tiles, pad_rows, quantise_columns
+from .context import Block, Lowering, all_units, at, grid, pitch, stat_parts
+from .emitter import Col, Emitter, Factor, Red, Row, View
+from .vectors import norm_vectors, token_scales
+
+BATCH = 4  # pieces of a prologue in VBUF together, each at most an eighth of it
+GATE = {"silu": "sigmoid", "gelu": "phi"}
+
+
+@dataclass(frozen=True)
+class SectionPlan:
+    """One section's shape: `n` output columns, `halves` 2 for GEGLU, `group` tiles that must stay together."""
+
+    kind: str
+    stats: str
+    n: int
+    halves: int
+    group: int
+    blocks: Blocks
+
+
+def plan_linear(op: QLinearOp, where: str, arch: Arch) -> list[SectionPlan]:
+    """Blocks of every section; all sections share the rows of a block."""
+    c = arch.cols
+    sources = [btc(op.x, "x")[2]] + ([btc(op.x2, "x2")[2]] if op.x2 else [])
+    kt = sum(-(-k // c) for k in sources)
+    samples, tokens = grid(*btc(op.x, "x")[:2])
+    most = max((u.hi - u.lo for group in all_units(samples, tokens, arch) for u in group), default=1)
+    plans: list[SectionPlan] = []
+    for w, kind, stats in zip(op.weights, op.kinds.data, op.stats.data, strict=True):
+        halves = 2 if kind.data == "geglu" else 1
+        n = shape_of(w)[1] // halves
+        group = halves
+        if kind.data == "q8_head":
+            group = -(-n // op.heads.value.data // c) if op.heads else 1
+        blocks = linear_blocks(where, kt, halves * -(-n // c), most, group, arch)
+        plans.append(SectionPlan(kind.data, stats.data, n, halves, group, blocks))
+    rows = min(p.blocks.rows for p in plans)
+    return [replace(p, blocks=linear_blocks(where, kt, p.halves * -(-p.n // c), rows, p.group, arch)) for p in plans]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows [lo, hi) of a block in VBUF, [rows][kt]."""
+
+    lo: int
+    hi: int
+    buf: SSAValue
+
+    @property
+    def rows(self) -> int:
+        return self.hi - self.lo
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Column tiles t0 .. t0+tiles-1 of a section: `valid` columns, `tail` of them in the last tile."""
+
+    t0: int
+    tiles: int
+    valid: int
+    tail: int
+
+
+class LinearLowering:
+    """One linear: its constants and DRAM tensors, and the template of a unit's blocks."""
+
+    def __init__(self, low: Lowering, op: QLinearOp) -> None:
+        self.low, self.op, self.arch = low, op, low.arch
+        self.samples, self.tokens = grid(*btc(op.x, "x")[:2])
+        flattened = (self.samples, self.tokens) != btc(op.x, "x")[:2]
+        self.supplied = low.tensors[op.rows] if op.rows is not None and not flattened else None
+        self.plans = plan_linear(op, low.source, low.arch)
+        self.sources = [low.tensors[op.x]] + ([low.tensors[op.x2]] if op.x2 else [])
+        self.widths = [btc(op.x, "x")[2]] + ([btc(op.x2, "x2")[2]] if op.x2 else [])
+        self.source_tiles = [low.tiles_of(k) for k in self.widths]
+        self.kt = sum(self.source_tiles)
+        self.rows = self.plans[0].blocks.rows
+        self.parts = stat_parts(self.samples, self.tokens, low.arch.tiles, self.rows)
+        self._constants()
+        self._results()
+
+    # -- constants and DRAM tensors --------------------------------------------------------------------------------
+
+    def _matrix(self, index: int) -> F32:
+        """Weight of a section as [kt * R, halves * n], each source's channels padded to full reduction tiles."""
+        w = self.low.pool.param(self.op.weights[index])
+        pieces, k0 = [], 0
+        for k in self.widths:
+            pieces.append(pad_rows(w[k0 : k0 + k], self.arch.rows))
+            k0 += k
+        return np.concatenate(pieces).astype(np.float32)
+
+    def _constants(self) -> None:
+        op, pool, c = self.op, self.low.pool, self.arch.cols
+        flags = [int(x) for x in op.has_bias.get_values()]
+        biases, scales = iter(op.biases), iter(op.k_scales)
+        self.weights: list[DramOp] = []
+        self.vectors: list[DramOp] = []
+        for i, p in enumerate(self.plans):
+            bias = next(biases) if flags[i] else None
+            k_scale = next(scales) if p.kind == "q8_static" else None
+            nt = self.low.tiles_of(p.n)
+
+            def make_weight(i: int = i, p: SectionPlan = p) -> np.ndarray:
+                m = self._matrix(i)
+                q = quantise_columns(m, column_scales(m))
+                halves = np.split(q, p.halves, axis=1)
+                return np.concatenate([pack_tiles(h, self.arch.rows, c) for h in halves])
+
+            def make_vector(
+                i: int = i,
+                p: SectionPlan = p,
+                nt: int = nt,
+                bias: SSAValue | None = bias,
+                ks: SSAValue | None = k_scale,
+            ) -> F32:
+                rows = [column_scales(self._matrix(i))]
+                rows.append(pool.param(bias) if bias is not None else np.zeros_like(rows[0]))
+                if ks is not None:
+                    rows.append((np.float32(1) / pool.param(ks)).astype(np.float32))
+                out = np.zeros((len(rows), p.halves, nt * c), np.float32)
+                for k, row in enumerate(rows):
+                    out[k, :, : p.n] = row.reshape(p.halves, p.n)
+                return out
+
+            size = p.halves * nt * self.kt * self.arch.rows * c
+            name = f"{self.low.source}.w{i}"
+            self.weights.append(pool.raw(name, size, make_weight))
+            count = 3 if k_scale is not None else 2
+            self.vectors.append(pool.add(f"{name}.vectors", "f32", (1, count, p.halves * nt * c), make_vector))
+        self.norm: DramOp | None = None
+        if op.gamma is not None and op.beta is not None:
+            gamma, beta = op.gamma, op.beta
+            k = self.widths[0]
+            self.norm = pool.add(
+                f"{self.low.source}.norm", "f32", (1, 2, k), lambda: np.stack([pool.param(gamma), pool.param(beta)])
+            )
+
+    def _results(self) -> None:
+        low, op = self.low, self.op
+        b, t, _ = btc(op.x, "x")
+        results = iter(op.results_)
+        self.outputs: list[DramOp] = []
+        self.companions: list[DramOp | None] = []
+        for i, p in enumerate(self.plans):
+            dtype = {"f32": "f32", "q8_head": "i8", "q8_static": "i8"}.get(p.kind, "f16")
+            self.outputs.append(low.result(next(results), dtype, (b, t, p.n), f".{i}"))
+            companion: DramOp | None = None
+            if p.kind == "q8_head":
+                assert op.heads is not None
+                companion = low.result(next(results), "f32", (b, op.heads.value.data, t), f".{i}.scale")
+            elif p.stats == "column_pair":
+                parts = len(self.parts[0])
+                companion = low.result(next(results), "f32", (b, parts, 2 * p.n), f".{i}.stats")
+            elif p.stats != "none":
+                count = 2 if p.stats == "row_pair" else 1
+                companion = low.result(next(results), "f32", (b, count, t), f".{i}.stats")
+            self.companions.append(companion)
+
+    # -- work ------------------------------------------------------------------------------------------------------
+
+    def lower(self) -> None:
+        self.low.run(all_units(self.samples, self.tokens, self.arch), self.blocks)
+
+    def blocks(self, unit: Unit) -> Iterator[Block]:
+        """The unit's row blocks, each a prologue that fills ACT and a main part that empties it."""
+        norm: SSAValue | None = None
+        for lo, hi in row_blocks(unit, self.rows):
+            pro, main = self.low.emitter(), self.low.emitter()
+            if self.norm is not None and norm is None:
+                k = self.widths[0]
+                norm = pro.alloc("param", 2 * k + self.arch.cols)
+                pro.load(norm, self.norm, 4 * k, (2,), (pitch(self.norm),), (k,))
+            act, s = self._prologue(pro, unit, lo, hi, norm)
+            for i, p in enumerate(self.plans):
+                self._section(main, i, p, unit, lo, hi, act, s)
+            yield pro, main
+
+    def _prologue(self, e: Emitter, unit: Unit, lo: int, hi: int, norm: SSAValue | None) -> tuple[SSAValue, SSAValue]:
+        """Quantised rows in ACT [rows][kt], and their scales in PARAM. Few rows at a time are in VBUF."""
+        rows, sub = hi - lo, self.plans[0].blocks.sub
+        act = e.alloc("act", rows * self.kt)
+        amax, inv, s = (e.alloc("param", rows) for _ in range(3))
+        known = norm is None and self.supplied is not None
+        if known and self.supplied is not None:
+            e.load(amax, self.supplied, 4 * rows, offset=at(self.supplied, unit.b, 0, lo))
+            token_scales(e, amax, inv, s, rows)
+        stats = self._supplied_norm(e, unit, lo, rows) if norm is not None else None
+        for a in range(0, rows, BATCH * sub):
+            z = min(a + BATCH * sub, rows)
+            batch = [self._load_rows(e, unit, lo, i, min(i + sub, z)) for i in range(a, z, sub)]
+            affine = {p: self._affine(e, p, norm, stats) for p in batch}
+            if not known:
+                for p in batch:
+                    self._pass(e, p, None, red=Red(Reduce.ABSMAX, amax, p.lo), **affine[p])
+                token_scales(e, amax, inv, s, z - a, a)
+            for p in batch:
+                d = View(act, Format.I8, self.kt, 1, p.lo * self.kt)
+                self._pass(e, p, d, r=Row(inv, p.lo), **affine[p])
+        return act, s
+
+    def _affine(
+        self, e: Emitter, p: Piece, norm: SSAValue | None, stats: tuple[SSAValue, SSAValue] | None
+    ) -> dict[str, Factor]:
+        """LayerNorm of a piece as the factors of a vector pass; without LayerNorm none."""
+        if norm is None:
+            return {}
+        r, nb = stats or self._norm_rows(e, p)
+        first = p.lo if stats else 0
+        return {"a1": Row(r, first), "b1": Row(nb, first), "a2": Col(norm), "b2": Col(norm, self.widths[0])}
+
+    def _load_rows(self, e: Emitter, unit: Unit, lo: int, a: int, z: int) -> Piece:
+        """Rows [lo + a, lo + z) of every source, side by side."""
+        p = Piece(a, z, e.alloc("vbuf", (z - a) * self.kt))
+        t0 = 0
+        for dram, k, tiles in zip(self.sources, self.widths, self.source_tiles, strict=True):
+            offset = at(dram, unit.b, lo + a)
+            e.load(p.buf, dram, 2 * k, (p.rows,), (pitch(dram),), (self.kt,), sram=t0, offset=offset)
+            t0 += tiles
+        return p
+
+    def _pass(self, e: Emitter, p: Piece, d: View | None, *, red: Red | None = None, **factors: Factor) -> None:
+        """One vector pass over a piece, source by source: each source has its own ragged last column tile."""
+        t0 = 0
+        for k, tiles in zip(self.widths, self.source_tiles, strict=True):
+            src = View(p.buf, Format.F16, self.kt, 1, t0)
+            dst = replace(d, at=d.at + t0) if d is not None else None
+            step = replace(red, accumulate=t0 > 0) if red is not None else None
+            e.vec(src, dst, p.rows, tiles, self.low.tail(k), red=step, **factors)
+            t0 += tiles
+
+    def _supplied_norm(self, e: Emitter, unit: Unit, lo: int, rows: int) -> tuple[SSAValue, SSAValue] | None:
+        """LayerNorm's `r[i]` and `nb[i]` of a block from the producer's row pair, if there is one."""
+        if self.supplied is None:
+            return None
+        assert self.op.eps is not None
+        stats = e.alloc("param", 2 * rows)
+        offset = at(self.supplied, unit.b, 0, lo)
+        e.load(stats, self.supplied, 4 * rows, (2,), (pitch(self.supplied),), (rows,), offset=offset)
+        return norm_vectors(e, stats, stats, rows, rows, self.widths[0], self.op.eps.value.data)
+
+    def _norm_rows(self, e: Emitter, p: Piece) -> tuple[SSAValue, SSAValue]:
+        """LayerNorm's `r[i]` and `nb[i]` of a piece, from a pass of its own."""
+        assert self.op.eps is not None
+        pair = e.alloc("param", 2 * p.rows)
+        self._pass(e, p, None, red=Red(Reduce.SUM_SQ, pair))
+        return norm_vectors(e, pair, pair, p.rows, p.rows, self.widths[0], self.op.eps.value.data)
+
+    def _section(
+        self, e: Emitter, index: int, p: SectionPlan, unit: Unit, lo: int, hi: int, act: SSAValue, s: SSAValue
+    ) -> None:
+        """All column panels of one section over rows [lo, hi)."""
+        rows, c = hi - lo, self.arch.cols
+        nt = self.low.tiles_of(p.n)
+        step = p.blocks.panel // p.halves
+        row_stats: SSAValue | None = None
+        if p.stats in ("row_pair", "row_max"):
+            row_stats = e.alloc("param", rows * (2 if p.stats == "row_pair" else 1))
+        for t0 in range(0, nt, step):
+            g = min(step, nt - t0)
+            panel = Panel(t0, g, min(g * c, p.n - t0 * c), self.low.tail(p.n) if t0 + g == nt else c)
+            acc = self._product(e, index, p, panel, rows, act)
+            vectors = e.alloc("param", (3 if p.kind == "q8_static" else 2) * p.halves * g * c)
+            dram = self.vectors[index]
+            count = 3 if p.kind == "q8_static" else 2
+            strides = (nt * c * 4, pitch(dram))
+            e.load(vectors, dram, g * c * 4, (p.halves, count), strides, (g * c, p.halves * g * c), offset=4 * t0 * c)
+            if p.kind == "q8_head":
+                self._queries(e, index, p, panel, unit, lo, rows, acc, s, vectors)
+            elif p.kind == "q8_static":
+                self._keys(e, index, panel, unit, lo, rows, acc, s, vectors)
+            else:
+                self._values(e, index, p, panel, unit, lo, rows, acc, s, vectors, row_stats)
+        if row_stats is not None:
+            companion = self.companions[index]
+            assert companion is not None
+            n = (2,) if p.stats == "row_pair" else (1,)
+            e.store(
+                companion, row_stats, 4 * rows, n, (pitch(companion),), (rows,), offset=at(companion, unit.b, 0, lo)
+            )
+
+    def _product(self, e: Emitter, index: int, p: SectionPlan, panel: Panel, rows: int, act: SSAValue) -> SSAValue:
+        """ACC [halves * g][rows] = ACT rows x weight panel, in chunks of the reduction if the panel is large."""
+        c, r, kt, g = self.arch.cols, self.arch.rows, self.kt, panel.tiles
+        nt = self.low.tiles_of(p.n)
+        acc = e.alloc("acc", p.halves * g * rows)
+        dram = self.weights[index]
+        tile = r * c
+        for k0 in range(0, kt, p.blocks.chunk):
+            nk = min(p.blocks.chunk, kt - k0)
+            wgt = e.alloc("wgt", p.halves * g * nk * r)
+            offset = (panel.t0 * kt + k0) * tile
+            if nk == kt:
+                e.load(wgt, dram, g * kt * tile, (p.halves,), (nt * kt * tile,), (g * kt * r,), offset=offset)
+            else:
+                strides = (kt * tile, nt * kt * tile)
+                e.load(wgt, dram, nk * tile, (g, p.halves), strides, (nk * r, g * nk * r), offset=offset)
+            e.mm(
+                act,
+                wgt,
+                acc,
+                rows=(1, rows),
+                row_stride=(0, kt),
+                nc=nk,
+                nn=p.halves * g,
+                wn=nk * r,
+                an=rows,
+                act_at=k0,
+                accumulate=k0 > 0,
+            )
+        return acc
+
+    def _values(
+        self,
+        e: Emitter,
+        index: int,
+        p: SectionPlan,
+        panel: Panel,
+        unit: Unit,
+        lo: int,
+        rows: int,
+        acc: SSAValue,
+        s: SSAValue,
+        vectors: SSAValue,
+        row_stats: SSAValue | None,
+    ) -> None:
+        """Float epilogue: scales, bias, gate, residual or GEGLU product, statistics, store."""
+        c, g, out = self.arch.cols, panel.tiles, self.outputs[index]
+        wide = p.kind == "f32"
+        bias = p.halves * g * c
+        words = 2 if wide else 1
+        d = View(e.alloc("vbuf", rows * g * words), Format.F32 if wide else Format.F16, g * words, words)
+        affine: dict[str, Factor] = {"a1": Row(s), "a2": Col(vectors), "b2": Col(vectors, bias)}
+        a = View(acc, Format.I32, 1, rows)
+        column_at: SSAValue | None = None
+        red: Red | None = None
+        if row_stats is not None:
+            kind = Reduce.SUM_SQ if p.stats == "row_pair" else Reduce.ABSMAX
+            red = Red(kind, row_stats, accumulate=panel.t0 > 0)
+        elif p.stats == "column_pair":
+            column_at = e.alloc("param", 2 * g * c)
+            red = Red(Reduce.SUM_SQ, column_at, columns=True)
+        if p.halves == 2:
+            gate = View(e.alloc("vbuf", rows * g * 2), Format.F32, 2 * g, 2)
+            gate_affine: dict[str, Factor] = {"a1": Row(s), "a2": Col(vectors, g * c), "b2": Col(vectors, bias + g * c)}
+            table = self.low.tables[unit.tile]["phi"]
+            e.vec(
+                replace(a, at=g * rows), gate, rows, g, panel.tail, func=Function.GATE_MUL, table=table, **gate_affine
+            )
+            e.vec(a, d, rows, g, panel.tail, op2=Op2.MUL, b=gate, red=red, **affine)
+        else:
+            extra: dict[str, object] = {}
+            if self.op.act is not None:
+                table = self.low.tables[unit.tile][GATE[self.op.act.data]]
+                extra.update(func=Function.GATE_MUL, table=table)
+            if self.op.residual is not None:
+                source = self.low.tensors[self.op.residual]
+                res = e.alloc("vbuf", rows * g)
+                offset = at(source, unit.b, lo, panel.t0 * c)
+                e.load(res, source, 2 * panel.valid, (rows,), (pitch(source),), (g,), offset=offset)
+                extra.update(op2=Op2.ADD, b=View(res, Format.F16, g, 1))
+            e.vec(a, d, rows, g, panel.tail, red=red, **affine, **extra)  # type: ignore[arg-type]
+        item = 4 if wide else 2
+        offset = at(out, unit.b, lo, panel.t0 * c)
+        e.store(out, d.buf, item * panel.valid, (rows,), (pitch(out),), (g * words,), offset=offset)
+        if column_at is not None:
+            companion = self.companions[index]
+            assert companion is not None
+            part = self.parts[unit.b].index((lo, lo + rows))
+            offset = at(companion, unit.b, part, panel.t0 * c)
+            e.store(companion, column_at, 4 * panel.valid, (2,), (4 * p.n,), (g * c,), offset=offset)
+
+    def _keys(
+        self,
+        e: Emitter,
+        index: int,
+        panel: Panel,
+        unit: Unit,
+        lo: int,
+        rows: int,
+        acc: SSAValue,
+        s: SSAValue,
+        vectors: SSAValue,
+    ) -> None:
+        """Int8 with a static scale for each column."""
+        c, g, out = self.arch.cols, panel.tiles, self.outputs[index]
+        d = View(e.alloc("act", rows * g), Format.I8, g, 1)
+        a = View(acc, Format.I32, 1, rows)
+        e.vec(a, d, rows, g, panel.tail, a1=Row(s), a2=Col(vectors), b2=Col(vectors, g * c), r=Col(vectors, 2 * g * c))
+        offset = at(out, unit.b, lo, panel.t0 * c)
+        e.store(out, d.buf, panel.valid, (rows,), (pitch(out),), (g,), offset=offset)
+
+    def _queries(
+        self,
+        e: Emitter,
+        index: int,
+        p: SectionPlan,
+        panel: Panel,
+        unit: Unit,
+        lo: int,
+        rows: int,
+        acc: SSAValue,
+        s: SSAValue,
+        vectors: SSAValue,
+    ) -> None:
+        """Int8 with a scale for each token and head, from the float16-rounded value."""
+        c, g, out, scales = self.arch.cols, panel.tiles, self.outputs[index], self.companions[index]
+        assert scales is not None and self.op.heads is not None
+        ht = p.group
+        width = p.n // self.op.heads.value.data
+        value = View(e.alloc("vbuf", rows * g), Format.F16, g, 1)
+        d = View(e.alloc("act", rows * g), Format.I8, g, 1)
+        for h in range(g // ht):
+            amax = e.alloc("param", rows)
+            cols = h * ht * c
+            e.vec(
+                View(acc, Format.I32, 1, rows, h * ht * rows),
+                replace(value, at=h * ht),
+                rows,
+                ht,
+                self.low.tail(width),
+                a1=Row(s),
+                a2=Col(vectors, cols),
+                b2=Col(vectors, g * c + cols),
+                red=Red(Reduce.ABSMAX, amax),
+            )
+            inv, scale = e.alloc("param", rows), e.alloc("param", rows)
+            token_scales(e, amax, inv, scale, rows)
+            e.vec(replace(value, at=h * ht), replace(d, at=h * ht), rows, ht, self.low.tail(width), r=Row(inv))
+            head = panel.t0 // ht + h
+            e.store(scales, scale, 4 * rows, offset=at(scales, unit.b, head, lo))
+        offset = at(out, unit.b, lo, panel.t0 * c)
+        e.store(out, d.buf, panel.valid, (rows,), (pitch(out),), (g,), offset=offset)

@@ -1,0 +1,192 @@
+"""Lower a quantised graph function to a tile program: DRAM tensors, gate tables, then every operation in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from xdsl.dialects.builtin import Float16Type, Float32Type, IntegerType, ModuleOp, TensorType
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+
+from ...errors import DpuError
+from ...ir.arch import Arch
+from ...ir.functions import GATES, table_image
+from ...ir.graph import ParamOp, shape_of
+from ...ir.isa import TABLE_BYTES
+from ...ir.locations import fuse, nodes_of, where
+from ...ir.naming import op_names
+from ...ir.qgraph import (
+    QAttentionOp,
+    QCentreOp,
+    QConvOp,
+    QGroupNormOp,
+    QLinearOp,
+    QQuantiseOp,
+    QSiluOp,
+)
+from ...ir.signature import argument_names, result_names
+from ...ir.tile import DramOp, Instruction, ProgramOp, SectionOp
+from .attention import AttentionLowering
+from .constants import ConstantPool, Fetch
+from .context import Lowering
+from .conv import ConvLowering
+from .emitter import Emitter
+from .linear import LinearLowering
+from .rowwise import lower_centre, lower_group_norm, lower_quantise, lower_silu
+
+TABLES = ("sigmoid", "phi")
+
+
+@dataclass(frozen=True)
+class LoweredOp:
+    """One graph operation of an entry: its tag, name, kind, ONNX nodes and output tensors."""
+
+    tag: int
+    name: str
+    kind: str
+    nodes: tuple[str, ...]
+    outputs: tuple[DramOp, ...]
+
+
+@dataclass
+class LoweredEntry:
+    """One entry: its tile program and what the container says about it."""
+
+    name: str
+    program: ProgramOp
+    inputs: dict[str, DramOp]
+    outputs: dict[str, DramOp]
+    ops: list[LoweredOp] = field(default_factory=list)
+    qops: dict[int, Operation] = field(default_factory=dict)
+
+
+def element_name(t: Attribute) -> str:
+    """DRAM dtype of a tensor element type."""
+    if isinstance(t, Float16Type):
+        return "f16"
+    if isinstance(t, Float32Type):
+        return "f32"
+    assert isinstance(t, IntegerType) and t.width.data == 8
+    return "i8"
+
+
+def dtype_of(v: SSAValue) -> str:
+    """DRAM dtype of a value."""
+    return element_name(cast(TensorType[Attribute], v.type).get_element_type())
+
+
+def lower_entry(f: FuncOp, arch: Arch, pool: ConstantPool, state: set[str]) -> LoweredEntry:
+    """Lower one function. Values named in `state` are kept between entries, the others are the host's.
+
+    Raises:
+        DpuError: an operation has no lowering or does not fit the arch.
+    """
+    low = Lowering(arch, pool)
+    inputs: dict[str, DramOp] = {}
+    outputs: dict[str, DramOp] = {}
+    for arg, name in zip(f.body.block.args, argument_names(f), strict=True):
+        kind = "state" if name in state else "io"
+        inputs[name] = low.tensors[arg] = low.declare(name, dtype_of(arg), cast(Any, shape_of(arg)), kind)
+    last = f.body.block.last_op
+    if not isinstance(last, ReturnOp):
+        raise DpuError(f"function '{f.sym_name.data}'", "does not end in a return", code="E225")
+    for value, name in zip(last.operands, result_names(f), strict=True):
+        if value in low.tensors:
+            raise DpuError(f"function '{f.sym_name.data}'", f"returns its argument as '{name}'", code="E225")
+        kind = "state" if name in state else "io"
+        outputs[name] = low.tensors[value] = low.declare(name, dtype_of(value), cast(Any, shape_of(value)), kind)
+    entry = LoweredEntry(f.sym_name.data, cast(Any, None), inputs, outputs)
+    _load_tables(low)
+    names = op_names(f)
+    for op in f.body.block.ops:
+        if isinstance(op, ParamOp | ReturnOp):
+            continue
+        low.tag += 1
+        low.source = names[op]
+        before = len(low.body)
+        lower_op(low, op)
+        location = op.location
+        for new in low.body[before:]:
+            if isinstance(new, Instruction | SectionOp):
+                new.location = fuse(location)
+        results = tuple(low.tensors[r] for r in op.results if r in low.tensors)
+        entry.ops.append(LoweredOp(low.tag, low.source, op.name, nodes_of(op), results))
+        entry.qops[low.tag] = op
+    block = Block()
+    used = {o.owner for op in low.body for o in op.operands}
+    for dram in pool.drams.values():
+        if dram.parent is None and dram in used:
+            block.add_op(dram)
+    block.add_ops([*low.declared, *low.body])
+    entry.program = ProgramOp(f.sym_name.data, Region(block))
+    return entry
+
+
+def lower_module(module: ModuleOp, arch: Arch, fetch: Fetch) -> list[tuple[LoweredEntry, ConstantPool]]:
+    """Replace the functions of a quantised module by tile programs, in place.
+
+    Raises:
+        DpuError: an operation has no lowering or does not fit the arch.
+    """
+    functions = [f for f in module.ops if isinstance(f, FuncOp)]
+    state = state_names(functions)
+    lowered = []
+    for f in functions:
+        pool = ConstantPool(fetch)
+        lowered.append((lower_entry(f, arch, pool, state), pool))
+    for f in functions:
+        f.detach()
+    module.body.block.add_ops([e.program for e, _ in lowered])
+    return lowered
+
+
+def state_names(functions: list[FuncOp]) -> set[str]:
+    """Values that one function returns and another takes."""
+    return {n for f in functions for n in result_names(f)} & {n for f in functions for n in argument_names(f)}
+
+
+def _load_tables(low: Lowering) -> None:
+    """Every tile loads the gate tables once."""
+    low.source = "gate tables"
+    drams = {}
+    for name in TABLES:
+        drams[name] = low.pool.raw(f"table.{name}", TABLE_BYTES, lambda name=name: table_image(GATES[name]))  # type: ignore[misc]
+    for tile in range(low.arch.tiles):
+        e: Emitter = low.emitter()
+        low.tables.append({name: e.alloc("table", 1) for name in TABLES})
+        for name in TABLES:
+            e.load(low.tables[tile][name], drams[name], TABLE_BYTES)
+        low.body.append(SectionOp(tile, 0, 0, 0, "prologue", low.source))
+        low.body.extend(e.ops)
+
+
+def lower_op(low: Lowering, op: Operation, work: bool = True) -> None:
+    """Lower one operation; without `work`, only declare its results.
+
+    Raises:
+        DpuError: it has no lowering.
+    """
+    match op:
+        case QConvOp():
+            conv = ConvLowering(low, op)
+            if work:
+                conv.lower()
+        case QLinearOp():
+            linear = LinearLowering(low, op)
+            if work:
+                linear.lower()
+        case QGroupNormOp():
+            lower_group_norm(low, op, work)
+        case QQuantiseOp():
+            lower_quantise(low, op, work)
+        case QSiluOp():
+            lower_silu(low, op, work)
+        case QCentreOp():
+            lower_centre(low, op, work)
+        case QAttentionOp():
+            attention = AttentionLowering(low, op)
+            if work:
+                attention.lower()
+        case _:
+            raise DpuError(where(op), f"'{op.name}' has no lowering", hint="run the quantise pass first", code="E226")

@@ -1,0 +1,34 @@
+"""Lower the quantised graph to tile programs: DRAM tensors, on-chip buffers, DMA, matrix and vector work.
+
+The templates are in `lower/`, one file a kind of operation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy.typing as npt
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from ..errors import DpuError
+from ..ir.arch import load_arch
+from .lower.program import lower_module
+
+
+@dataclass(frozen=True)
+class LowerToTile(ModulePass):
+    """Turn each quantised function into a straight-line program of the tiles."""
+
+    name = "lower-to-tile"
+
+    arch: str = "dpu_tiny"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        lower_module(op, load_arch(self.arch), _no_weights)
+
+
+def _no_weights(source: str, transform: tuple[str, ...]) -> npt.NDArray[Any]:
+    raise DpuError(source, "asked for, but a pass on text has no weights", code="E227")

@@ -1,0 +1,570 @@
+"""Quantise: float canonical operations become the quantised ones, W8A8, with scales from calibration.
+
+Convolutions take static scales, linears dynamic ones for each token, attention a static scale a head (keys) and a
+channel (values). Linears that feed one attention and share their input become sections of one operation. Statistics are
+asked of the producer wherever it can give them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol, cast
+
+import numpy as np
+import numpy.typing as npt
+from xdsl.context import Context
+from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
+    ArrayAttr,
+    DenseArrayBase,
+    FloatAttr,
+    IntegerAttr,
+    ModuleOp,
+    StringAttr,
+    TensorType,
+    f16,
+    f32,
+    i8,
+    i64,
+)
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
+from xdsl.passes import ModulePass
+
+from ..errors import DpuError
+from ..ir import graph as g
+from ..ir import qgraph as q
+from ..ir.arch import Arch, load_arch
+from ..ir.locations import fuse, where
+from ..ir.naming import op_names
+from ..ir.signature import argument_names, result_names, set_argument_names, set_result_names
+from .lower.attention import fitting_key_block
+
+F32 = npt.NDArray[np.float32]
+
+
+class Statistics(Protocol):
+    """What `Calibration` offers; see `passes/calibration.py`."""
+
+    def absmax(self, key: str) -> float: ...
+    def channel_absmax(self, key: str) -> F32: ...
+    def centred_absmax(self, key: str) -> F32: ...
+
+
+@dataclass
+class Assumed:
+    """Statistics of a model nobody ran: every maximum is `value`. For estimates, where scales change no count."""
+
+    value: float = 1.0
+    width: dict[str, int] = field(default_factory=dict)
+
+    def absmax(self, key: str) -> float:
+        return self.value
+
+    def channel_absmax(self, key: str) -> F32:
+        return np.full(self.width.get(key, 1), self.value, np.float32)
+
+    centred_absmax = channel_absmax
+
+
+@dataclass(frozen=True)
+class Quantise(ModulePass):
+    """Turn float operations into W8A8 operations with scales from calibration."""
+
+    name = "quantise"
+
+    arch: str = "dpu_tiny"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        quantise(op, load_arch(self.arch), None, {})
+
+
+def quantise(module: ModuleOp, arch: Arch, statistics: Statistics | None, derived: dict[str, F32]) -> None:
+    """Rewrite every function of `module`. Without statistics every maximum is taken as one.
+
+    `derived` receives the arrays behind parameters with source `derived::...` (scales of keys and values).
+
+    Raises:
+        DpuError: an operation has no quantised form, named with its ONNX node.
+    """
+    names = op_names(module)
+    functions = [f for f in module.ops if isinstance(f, FuncOp)]
+    state = _cross_function_values(functions)
+    returned_kv: dict[str, tuple[g.AttentionOp, str]] = {}
+    for f in functions:
+        for op in f.body.block.ops:
+            if isinstance(op, g.AttentionOp):
+                for role in ("k", "v"):
+                    value = getattr(op, role)
+                    if isinstance(value, BlockArgument):
+                        returned_kv[_argument_name(f, value)] = (op, role)
+    for f in functions:
+        _Function(f, arch, statistics, derived, names, returned_kv, state).rewrite()
+    module.verify()
+
+
+def _argument_name(f: FuncOp, value: BlockArgument) -> str:
+    return argument_names(f)[value.index]
+
+
+def _cross_function_values(functions: list[FuncOp]) -> dict[str, Attribute]:
+    """Names that one function returns and another takes."""
+    returned = {n for f in functions for n in result_names(f)}
+    return {n: f16 for f in functions for n in argument_names(f) if n in returned}
+
+
+def tensor(shape: tuple[int, ...], element: Attribute) -> TensorType[Attribute]:
+    return TensorType(element, shape)
+
+
+def scale_of(amax: npt.ArrayLike) -> F32:
+    """`amax / 127` in float32; 1 where nothing was seen."""
+    a = np.asarray(amax, np.float32)
+    return np.where(a > 0, a / np.float32(127), np.float32(1)).astype(np.float32)
+
+
+class _Function:
+    """Rewrites one function, operation by operation, in order."""
+
+    def __init__(
+        self,
+        f: FuncOp,
+        arch: Arch,
+        statistics: Statistics | None,
+        derived: dict[str, F32],
+        names: dict[Operation, str],
+        returned_kv: dict[str, tuple[g.AttentionOp, str]],
+        state: dict[str, Attribute],
+    ) -> None:
+        self.f, self.arch, self.derived, self.names = f, arch, derived, names
+        self.statistics = statistics
+        self.returned_kv, self.state = returned_kv, state
+        self.block = f.body.block
+        self.new: dict[SSAValue, SSAValue] = {}  # float value -> its float16 (or float32) replacement
+        self.stats: dict[SSAValue, tuple[str, SSAValue]] = {}  # float value -> what its producer left
+        self.int8: dict[tuple[SSAValue, float], SSAValue] = {}  # statically quantised values
+        self.mu: dict[SSAValue, SSAValue] = {}  # centred values' means
+        self.q_scale: dict[SSAValue, SSAValue] = {}
+        self.done: set[Operation] = set()
+        self.anchor: Operation | None = None
+
+    # -- helpers ---------------------------------------------------------------------------------------------------
+
+    def emit(self, op: Operation, *sources: Operation) -> None:
+        """Insert before the operation at work, with the fused locations of `sources`."""
+        op.location = fuse(*(s.location for s in sources))
+        assert self.anchor is not None
+        self.block.insert_op_before(op, self.anchor)
+
+    def value(self, v: SSAValue) -> SSAValue:
+        return self.new.get(v, v)
+
+    def wanted(self, v: SSAValue) -> str:
+        """The statistics that readers of `v` need most."""
+        kinds = set()
+        for use in v.uses:
+            if isinstance(use.operation, g.GroupNormOp):
+                kinds.add("column_pair")
+            elif isinstance(use.operation, g.LayerNormOp):
+                kinds.add("row_pair")
+            elif isinstance(use.operation, g.LinearOp) and use.index == 0 and use.operation.x2 is None:
+                kinds.add("row_max")
+        return next((k for k in ("column_pair", "row_pair", "row_max") if k in kinds), "none")
+
+    def stats_type(self, kind: str, shape: tuple[int, int, int]) -> TensorType[Attribute]:
+        b, t, n = shape
+        if kind == "column_pair":
+            return tensor((b, DYNAMIC_INDEX, 2 * n), f32)
+        return tensor((b, 2 if kind == "row_pair" else 1, t), f32)
+
+    def absmax(self, op: Operation, operand: str) -> float:
+        if self.statistics is None:
+            return 1.0
+        return self.statistics.absmax(f"{self.names[op]}:{operand}")
+
+    def channels(self, op: Operation, operand: str, n: int, centred: bool = False) -> F32:
+        if self.statistics is None:
+            return np.ones(n, np.float32)
+        key = f"{self.names[op]}:{operand}"
+        return self.statistics.centred_absmax(key) if centred else self.statistics.channel_absmax(key)
+
+    def param(self, source: str, array: F32, at: Operation) -> SSAValue:
+        self.derived[source] = array
+        op = g.ParamOp(properties={"source": StringAttr(source)}, result_types=[tensor(array.shape, f32)])
+        self.emit(op, at)
+        return op.value
+
+    def quantised(self, v: SSAValue, scale: float, at: Operation) -> SSAValue:
+        """The int8 form of a value with a static scale, made once."""
+        key = (v, scale)
+        if key not in self.int8:
+            op = q.QQuantiseOp(
+                operands=[self.value(v)],
+                properties={"scale": FloatAttr(scale, 32)},
+                result_types=[tensor(g.shape_of(v), i8)],
+            )
+            self.emit(op, at)
+            self.int8[key] = op.y
+        return self.int8[key]
+
+    # -- the walk --------------------------------------------------------------------------------------------------
+
+    def rewrite(self) -> None:
+        if self.f.arg_attrs is None:
+            set_argument_names(self.f, argument_names(self.f))
+        if self.f.res_attrs is None:
+            set_result_names(self.f, result_names(self.f))
+        for op in list(self.block.ops):
+            self.anchor = op
+            if op in self.done or isinstance(op, g.ParamOp):
+                continue
+            if isinstance(op, ReturnOp):
+                self._return(op)
+                break
+            rule = _RULES.get(type(op))
+            if rule is None:
+                raise DpuError(
+                    where(op),
+                    f"'{op.name}' of {' and '.join('x'.join(map(str, g.shape_of(v))) for v in op.operands)}",
+                    why="it has no quantised form on the DPU",
+                    hint="run the graph passes first (dpuc passes lists them), or keep this part on the host",
+                    code="E220",
+                )
+            rule(self, op)
+        self._retype_arguments()
+        for op in reversed(list(self.block.ops)):
+            if type(op) in _RULES:
+                op.detach()
+                op.erase(safe_erase=False)
+        for op in reversed(list(self.block.ops)):
+            if isinstance(op, g.ParamOp) and not op.value.uses:
+                op.detach()
+                op.erase()
+
+    def conv(self, op: g.ConvOp) -> None:
+        sources, scales = [op.x] + ([op.x2] if op.x2 else []), []
+        quantised = []
+        for operand, v in zip(("x", "x2"), sources, strict=False):
+            producer = v.owner
+            scale = float(scale_of(self.absmax(op, operand)))
+            if isinstance(producer, g.GroupNormOp) and (v, -1.0) in self.int8:
+                q_op = cast(q.QGroupNormOp, self.int8[v, -1.0].owner)
+                assert q_op.scale is not None
+                scale = q_op.scale.value.data
+                quantised.append(q_op.y)
+            else:
+                quantised.append(self.quantised(v, scale, op))
+            scales.append(scale)
+        shape = g.btc(op.y, "y")
+        want = self.wanted(op.y)
+        results: list[Attribute] = [tensor(shape, f16)]
+        if want == "column_pair":
+            results.append(self.stats_type(want, shape))
+        properties: dict[str, Attribute] = {
+            k: v for k, v in op.properties.items() if k not in ("operandSegmentSizes", "resultSegmentSizes")
+        }
+        properties["x_scale"] = FloatAttr(scales[0], 32)
+        if len(scales) > 1:
+            properties["x2_scale"] = FloatAttr(scales[1], 32)
+        opt = lambda v: [] if v is None else [self.value(v)]  # noqa: E731
+        new = q.QConvOp(
+            operands=[
+                [quantised[0]],
+                quantised[1:],
+                [op.w],
+                opt(op.bias),
+                opt(op.temb),
+                opt(op.residual),
+            ],
+            properties=properties,
+            result_types=[[results[0]], results[1:]],
+        )
+        self.emit(new, op)
+        self.new[op.y] = new.y
+        if new.stats is not None:
+            self.stats[op.y] = (want, new.stats)
+
+    def group_norm(self, op: g.GroupNormOp) -> None:
+        stats = []
+        for v in [op.x] + ([op.x2] if op.x2 else []):
+            kind, value = self.stats.get(v, ("none", None))
+            if kind != "column_pair" or value is None:
+                raise DpuError(
+                    where(op),
+                    f"GroupNorm of {'x'.join(map(str, g.shape_of(v)))} whose producer leaves no channel statistics",
+                    why="statistics come from the epilogue of a convolution or linear",
+                    hint="keep this part on the host",
+                    code="E221",
+                )
+            stats.append(value)
+        convs = [u.operation for u in op.y.uses if isinstance(u.operation, g.ConvOp)]
+        shape = g.btc(op.y, "y")
+        properties: dict[str, Attribute] = {"groups": op.groups, "eps": FloatAttr(op.eps.value.data, 32)}
+        if op.act:
+            properties["act"] = op.act
+        results: list[Attribute] = []
+        if convs:
+            amax = max(self.absmax(c, "x" if c.x is op.y else "x2") for c in convs)
+            properties["scale"] = FloatAttr(float(scale_of(amax)), 32)
+        elif self.wanted(op.y) == "row_max":
+            results.append(self.stats_type("row_max", shape))
+        new = q.QGroupNormOp(
+            operands=[
+                [self.value(op.x)],
+                [stats[0]],
+                [self.value(op.x2)] if op.x2 else [],
+                stats[1:],
+                [op.gamma],
+                [op.beta],
+            ],
+            properties=properties,
+            result_types=[[tensor(shape, i8 if convs else f16)], results],
+        )
+        self.emit(new, op)
+        if convs:
+            self.int8[op.y, -1.0] = new.y
+        else:
+            self.new[op.y] = new.y
+            if new.row_max is not None:
+                self.stats[op.y] = ("row_max", new.row_max)
+
+    def layer_norm(self, op: g.LayerNormOp) -> None:
+        """Becomes the prologue of each linear that reads it."""
+        for use in op.y.uses:
+            if not isinstance(use.operation, g.LinearOp) or use.index != 0:
+                raise DpuError(
+                    where(op),
+                    f"LayerNorm read by '{use.operation.name}'",
+                    why="LayerNorm runs as the prologue of a linear",
+                    hint="keep this part on the host",
+                    code="E222",
+                )
+
+    def linear(self, op: g.LinearOp) -> None:
+        """One linear, or all that share its input and feed the same attention."""
+        group = self._siblings(op)
+        self.done.update(group)
+        sections = [self._section(x) for x in group]
+        self._emit_linear(group, sections)
+
+    def _siblings(self, op: g.LinearOp) -> list[g.LinearOp]:
+        attention = self._attention_of(op)
+        if attention is None:
+            return [op]
+        found = []
+        for role in ("q", "k", "v"):
+            owner = getattr(attention, role).owner
+            if isinstance(owner, g.LinearOp) and owner.x is op.x and owner not in found:
+                found.append(owner)
+        return found if op in found else [op]
+
+    def _attention_of(self, op: g.LinearOp) -> g.AttentionOp | None:
+        users = [u.operation for u in op.y.uses]
+        return users[0] if len(users) == 1 and isinstance(users[0], g.AttentionOp) else None
+
+    def _role(self, op: g.LinearOp) -> tuple[g.AttentionOp | None, str]:
+        """The attention a linear's result goes to and as what, also through a function's result."""
+        attention = self._attention_of(op)
+        if attention is not None:
+            return attention, next(r for r in ("q", "k", "v") if getattr(attention, r) is op.y)
+        for use in op.y.uses:
+            if isinstance(use.operation, ReturnOp):
+                name = result_names(self.f)[use.index]
+                if name in self.returned_kv:
+                    return self.returned_kv[name]
+        return None, "none"
+
+    def _section(self, op: g.LinearOp) -> tuple[str, str, g.AttentionOp | None]:
+        """(kind, statistics, attention) of a linear as a section."""
+        attention, role = self._role(op)
+        if op.geglu is not None:
+            want = self.wanted(op.y)
+            return "geglu", want if want == "row_max" else "none", None
+        if attention is not None:
+            return {"q": ("q8_head", "none"), "k": ("q8_static", "none"), "v": ("f16", "column_pair")}[role] + (
+                attention,
+            )
+        if any(isinstance(u.operation, ReturnOp) for u in op.y.uses) or any(
+            isinstance(u.operation, g.ConvOp) and u.operation.temb is op.y for u in op.y.uses
+        ):
+            return ("f32" if g.shape_of(op.y)[1] == 1 else "f16"), "none", None
+        return "f16", self.wanted(op.y), None
+
+    def _emit_linear(self, group: list[g.LinearOp], sections: list[tuple[str, str, g.AttentionOp | None]]) -> None:
+        first = group[0]
+        norm = first.x.owner if isinstance(first.x.owner, g.LayerNormOp) else None
+        x = norm.x if norm is not None else first.x
+        kind, rows = self.stats.get(x, ("none", None))
+        use_rows = rows is not None and first.x2 is None and kind == ("row_pair" if norm is not None else "row_max")
+        results: list[Attribute] = []
+        k_scales: list[SSAValue] = []
+        heads: IntegerAttr[Any] | None = None
+        for op, (section, stats, attention) in zip(group, sections, strict=True):
+            b, t, n = g.btc(op.y, "y")
+            element = {"f32": f32, "q8_head": i8, "q8_static": i8}.get(section, f16)
+            results.append(tensor((b, t, n), element))
+            if section == "q8_head":
+                assert attention is not None
+                heads = attention.heads
+                results.append(tensor((b, heads.value.data, t), f32))
+            elif stats != "none":
+                results.append(self.stats_type(stats, (b, t, n)))
+            if section == "q8_static":
+                assert attention is not None
+                scale = np.repeat(self.key_scales(attention), n // attention.heads.value.data)
+                k_scales.append(self.param(f"derived::{self.names[attention]}.k_scale", scale, op))
+        properties: dict[str, Attribute] = {
+            "kinds": ArrayAttr([StringAttr(s[0]) for s in sections]),
+            "stats": ArrayAttr([StringAttr(s[1]) for s in sections]),
+            "has_bias": DenseArrayBase.from_list(i64, [int(op.bias is not None) for op in group]),
+        }
+        if norm is not None:
+            properties["eps"] = FloatAttr(norm.eps.value.data, 32)
+        if first.act is not None:
+            properties["act"] = first.act
+        if heads is not None:
+            properties["heads"] = heads
+        new = q.QLinearOp(
+            operands=[
+                [self.value(x)],
+                [self.value(first.x2)] if first.x2 is not None else [],
+                [rows] if use_rows and rows is not None else [],
+                [norm.gamma] if norm is not None else [],
+                [norm.beta] if norm is not None else [],
+                [op.w for op in group],
+                [op.bias for op in group if op.bias is not None],
+                [self.value(first.residual)] if first.residual is not None else [],
+                k_scales,
+            ],
+            properties=properties,
+            result_types=[results],
+        )
+        self.emit(new, *([norm] if norm is not None else []), *group)
+        outs = iter(new.results_)
+        for op, (section, stats, attention) in zip(group, sections, strict=True):
+            y = next(outs)
+            self.new[op.y] = y
+            if section == "q8_head":
+                self.q_scale[op.y] = next(outs)
+            elif stats != "none":
+                companion = next(outs)
+                self.stats[op.y] = (stats, companion)
+                if attention is not None:
+                    self._centre(op, attention, y, companion)
+
+    def key_scales(self, attention: g.AttentionOp) -> F32:
+        """One scale for each head of an attention's keys."""
+        n, heads = g.shape_of(attention.k)[2], attention.heads.value.data
+        return scale_of(self.channels(attention, "k", n).reshape(heads, -1).max(axis=1))
+
+    def _centre(self, op: g.LinearOp, attention: g.AttentionOp, v: SSAValue, stats: SSAValue) -> None:
+        b, t, n = g.btc(op.y, "y")
+        scale = self.param(
+            f"derived::{self.names[attention]}.v_scale", scale_of(self.channels(attention, "v", n, centred=True)), op
+        )
+        centre = q.QCentreOp(operands=[v, stats, scale], result_types=[tensor((b, t, n), i8), tensor((b, 1, n), f32)])
+        self.emit(centre, op)
+        self.new[op.y], self.mu[op.y] = centre.y, centre.mu
+
+    def attention(self, op: g.AttentionOp) -> None:
+        b, t, n = g.btc(op.q, "q")
+        heads = op.heads.value.data
+        for role in ("q", "k", "v"):
+            v = getattr(op, role)
+            if not isinstance(v.owner, g.LinearOp) and not isinstance(v, BlockArgument):
+                raise DpuError(
+                    where(op), f"operand {role} is no linear's result", why="its epilogue quantises it", code="E223"
+                )
+        if op.causal is not None:
+            raise DpuError(
+                where(op),
+                f"causal attention of {t} tokens",
+                why="causal masks are not lowered yet",
+                hint="keep this part on the host",
+                code="E224",
+            )
+        v_scale = self.param(
+            f"derived::{self.names[op]}.v_scale", scale_of(self.channels(op, "v", n, centred=True)), op
+        )
+        mu = self.mu[op.v] if op.v in self.mu else self._state_mu(op.v)
+        key_block = min(op.key_block.value.data, fitting_key_block(n // heads, g.shape_of(op.k)[1], self.arch))
+        want = self.wanted(op.y) == "row_max"
+        new = q.QAttentionOp(
+            operands=[self.value(op.q), self.q_scale[op.q], self.value(op.k), self.value(op.v), mu, v_scale],
+            properties={
+                "heads": op.heads,
+                "scale": FloatAttr(op.scale.value.data, 64),
+                "k_scale": DenseArrayBase.from_list(f32, [float(x) for x in self.key_scales(op)]),
+                "key_block": IntegerAttr(key_block, 64),
+                "prob_bits": op.prob_bits,
+            },
+            result_types=[tensor((b, t, n), f16), [self.stats_type("row_max", (b, t, n))] if want else []],
+        )
+        self.emit(new, op)
+        self.new[op.y] = new.y
+        if new.row_max is not None:
+            self.stats[op.y] = ("row_max", new.row_max)
+
+    def _state_mu(self, v: SSAValue) -> SSAValue:
+        """The mean that comes with values computed by another entry: a new argument `<name>.mu`."""
+        if v not in self.mu:
+            assert isinstance(v, BlockArgument)
+            b, _, n = g.btc(v, "v")
+            names = [*argument_names(self.f), f"{_argument_name(self.f, v)}.mu"]
+            self.mu[v] = self.block.insert_arg(tensor((b, 1, n), f32), len(self.block.args))
+            set_argument_names(self.f, names)
+        return self.mu[v]
+
+    def silu(self, op: g.SiluOp) -> None:
+        new = q.QSiluOp(operands=[self.value(op.x)], result_types=[tensor(g.shape_of(op.y), f16)])
+        self.emit(new, op)
+        self.new[op.y] = new.y
+
+    def _return(self, op: ReturnOp) -> None:
+        values, names = [], []
+        stored = result_names(self.f)
+        for v, name in zip(op.operands, stored, strict=True):
+            values.append(self.value(v))
+            names.append(name)
+        for v, name in zip(op.operands, stored, strict=True):
+            if v in self.mu:
+                values.append(self.mu[v])
+                names.append(f"{name}.mu")
+        new = ReturnOp(*values)
+        self.emit(new, op)
+        op.detach()
+        op.erase()
+        set_result_names(self.f, names)
+        self.f.update_function_type()
+
+    def _retype_arguments(self) -> None:
+        """Arguments computed by another entry take the type that entry gives them."""
+        for arg, name in list(zip(self.block.args, argument_names(self.f), strict=True)):
+            if name in self.returned_kv:
+                self._retype(arg, i8)
+            elif name in self.state and g.shape_of(arg)[1] == 1:
+                self._retype(arg, f32)
+            elif not name.endswith(".mu"):
+                self._retype(arg, f16)
+        self.f.update_function_type()
+
+    def _retype(self, arg: BlockArgument, element: Attribute) -> None:
+        shape = g.shape_of(arg)
+        if cast(TensorType[Attribute], arg.type).element_type == element:
+            return
+        names = argument_names(self.f)
+        new = self.block.insert_arg(tensor(shape, element), arg.index)
+        new.name_hint = arg.name_hint
+        arg.replace_all_uses_with(new)
+        self.block.erase_arg(arg)
+        set_argument_names(self.f, names)
+
+
+_RULES: dict[type[Operation], Any] = {
+    g.ConvOp: _Function.conv,
+    g.GroupNormOp: _Function.group_norm,
+    g.LayerNormOp: _Function.layer_norm,
+    g.LinearOp: _Function.linear,
+    g.AttentionOp: _Function.attention,
+    g.SiluOp: _Function.silu,
+}

@@ -1,0 +1,184 @@
+"""How an operation's rows are cut: over tiles, over the two streams, into blocks that fit the scratchpads.
+
+Rows (tokens, pixels) are split, never columns: LayerNorm and per-token scales stay local to a tile, and three tiles
+cost no padding. The two streams are the two guidance images, or the two halves of a tile's rows when there is one image.
+Column statistics are one partial for each block, so these cuts are part of a program's numerics (docs/numerics.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from ..errors import DpuError
+from ..ir.arch import Arch
+
+MAX_PARTIAL_ROWS = 1024  # rows of one column-statistics partial
+MAX_TILES_FIELD = 255  # column tiles of one VEC instruction
+
+
+def cdiv(a: int, b: int) -> int:
+    """a / b rounded up."""
+    return -(-a // b)
+
+
+def balanced(n: int, parts: int) -> list[tuple[int, int]]:
+    """[0, n) cut into `parts` contiguous ranges whose sizes differ by at most one, longest first."""
+    size, extra = divmod(n, parts)
+    edges = [0]
+    for i in range(parts):
+        edges.append(edges[-1] + size + (i < extra))
+    return list(pairwise(edges))
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Rows [lo, hi) of sample `b` on `tile`, worked on by `stream`."""
+
+    tile: int
+    stream: int
+    b: int
+    lo: int
+    hi: int
+
+
+def units(samples: int, tokens: int, tiles: int) -> list[list[Unit]]:
+    """Groups of units that run side by side, one a tile, in program order: sample by sample, or half by half."""
+    ranges = balanced(tokens, tiles)
+    if samples > 1:
+        return [[Unit(t, b % 2, b, lo, hi) for t, (lo, hi) in enumerate(ranges) if hi > lo] for b in range(samples)]
+    halves: list[list[Unit]] = [[], []]
+    for t, (lo, hi) in enumerate(ranges):
+        for s, (a, z) in enumerate(balanced(hi - lo, 2)):
+            if z > a:
+                halves[s].append(Unit(t, s, 0, lo + a, lo + z))
+    return [h for h in halves if h]
+
+
+def row_blocks(unit: Unit, rows: int) -> list[tuple[int, int]]:
+    """The unit's rows in blocks of at most `rows`, as equal as possible."""
+    n = unit.hi - unit.lo
+    return [(unit.lo + a, unit.lo + z) for a, z in balanced(n, cdiv(n, rows))]
+
+
+@dataclass(frozen=True)
+class Rect:
+    """Pixels (y .. y+ny-1) x (x .. x+nx-1)."""
+
+    y: int
+    x: int
+    ny: int
+    nx: int
+
+    @property
+    def pixels(self) -> int:
+        return self.ny * self.nx
+
+
+def rectangles(lo: int, hi: int, width: int, pixels: int) -> list[Rect]:
+    """Pixels [lo, hi) of an image as rectangles of at most `pixels`: a part of a row, or some full rows."""
+    rects: list[Rect] = []
+    while lo < hi:
+        y, x = divmod(lo, width)
+        if x == 0 and hi - lo >= width and pixels >= width:
+            full = (hi - lo) // width
+            count = cdiv(full, cdiv(full, pixels // width))
+            rects.append(Rect(y, 0, count, width))
+            lo += count * width
+        else:
+            end = min(hi, (y + 1) * width)
+            n = cdiv(end - lo, cdiv(end - lo, pixels))
+            rects.append(Rect(y, x, 1, n))
+            lo += n
+    return rects
+
+
+def part_index(samples: int, tokens: int, tiles: int) -> list[Unit]:
+    """Units in the order in which a tensor's column-statistics partials are numbered: sample, tile, stream."""
+    flat = [u for group in units(samples, tokens, tiles) for u in group]
+    return sorted(flat, key=lambda u: (u.b, u.tile, u.lo))
+
+
+def _need(ok: bool, where: str, what: str, arch: Arch) -> None:
+    if not ok:
+        raise DpuError(
+            where,
+            what,
+            why=f"one row must fit the scratchpads of arch '{arch.name}'",
+            hint="use an arch with larger buffers",
+            code="E230",
+        )
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Sizes of a matrix operation's blocks: `rows` of a block, `panel` column tiles at a time, `sub` rows of a
+    prologue pass, `chunk` reduction tiles of one weight load."""
+
+    rows: int
+    panel: int
+    sub: int
+    chunk: int
+
+
+def linear_blocks(where: str, kt: int, nt: int, rows: int, group: int, arch: Arch) -> Blocks:
+    """Blocks of a linear: `kt` reduction tiles, `nt` column tiles, at most `rows` rows, panels in multiples of `group`.
+
+    Each scratchpad is used by at most: the block at work, the next block's prologue, and what drains.
+
+    Raises:
+        DpuError: one row does not fit.
+    """
+    w = arch.words
+    sub = min(rows, w["vbuf"] // 8 // kt)
+    limit = min(rows, MAX_PARTIAL_ROWS, w["act"] // 3 // kt, w["vbuf"] // 8 // group, w["acc"] // 4 // group)
+    _need(sub >= 1 and limit >= 1, where, f"{kt} reduction tiles of {arch.cols} channels", arch)
+    limit = min(limit, w["param"] // 32)
+    chunk = kt
+    while chunk * arch.rows * group > w["wgt"] // 3:
+        _need(chunk > 1, where, f"a weight panel of {group} column tiles", arch)
+        chunk = cdiv(chunk, 2)
+    panel = group
+    while (
+        panel + group <= nt
+        and (panel + group) * limit <= min(w["vbuf"] // 8, w["acc"] // 4)
+        and (panel + group) * kt * arch.rows <= w["wgt"] // 3
+        and (panel + group) * arch.cols * 2 <= w["param"] // 32
+    ):
+        panel += group
+    return Blocks(limit, panel, sub, chunk)
+
+
+def conv_blocks(
+    where: str, cts: tuple[int, ...], taps: int, kernel: int, stride: int, width: int, nt: int, arch: Arch
+) -> Blocks:
+    """Blocks of a convolution over images `width` pixels wide; `cts` are the channel tiles of each source.
+
+    Raises:
+        DpuError: one pixel's receptive field does not fit.
+    """
+    w = arch.words
+    ct = sum(cts)
+    limit = min(MAX_PARTIAL_ROWS, w["vbuf"] // 8, w["acc"] // 4)
+
+    def input_words(pixels: int) -> int:
+        ny, nx = (pixels // width, width) if pixels >= width else (1, pixels)
+        return ((ny - 1) * stride + kernel) * ((nx - 1) * stride + kernel) * ct
+
+    while limit > 1 and input_words(limit) > w["act"] // 3:
+        limit = limit - width if limit > width else cdiv(limit, 2)
+        limit = max(limit, 1)
+    _need(input_words(1) <= w["act"] // 3, where, f"{ct} channel tiles under a {kernel}x{kernel} kernel", arch)
+    chunk = max(cts)
+    while chunk * taps * arch.rows > w["wgt"] // 3:
+        _need(chunk > 1, where, f"a weight panel of {taps} taps", arch)
+        chunk = cdiv(chunk, 2)
+    panel = 1
+    while (
+        panel < nt
+        and (panel + 1) * limit <= min(w["vbuf"] // 8, w["acc"] // 4)
+        and (panel + 1) * ct * taps * arch.rows <= w["wgt"] // 3
+        and (panel + 1) * arch.cols * 2 <= w["param"] // 32
+    ):
+        panel += 1
+    return Blocks(limit, panel, limit, chunk)

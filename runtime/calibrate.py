@@ -1,0 +1,193 @@
+"""Calibration: the pipeline on fixed prompts with the UNet's canonical graph in float32, statistics of what it sees.
+
+After each prompt the statistics are saved beside the output file, so that an interrupted run continues.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from xdsl.ir import Operation
+
+from ..errors import DpuError
+from ..files import atomic_write
+from ..ir import graph as g
+from ..ir.naming import op_names
+from ..passes.calibration import FORMAT, METADATA, load_calibration, stat_key
+from .pipeline import Pipeline, Request, Step
+from .unets import FloatUnet
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from xdsl.dialects.builtin import ModuleOp
+
+    from .float_interpreter import Weights
+
+F32 = npt.NDArray[np.float32]
+_WATCHED: dict[type[Operation], tuple[str, ...]] = {
+    g.LinearOp: ("x", "x2"),
+    g.ConvOp: ("x", "x2"),
+    g.AttentionOp: ("q", "k", "v"),
+}
+
+
+class Statistics:
+    """Running statistics by `<key>:<statistic>`; `operands` and `results` are observers of the float interpreter."""
+
+    def __init__(self, module: ModuleOp, tensors: Mapping[str, F32] | None = None) -> None:
+        self._names = op_names(module)
+        self.tensors: dict[str, F32] = dict(tensors or {})
+
+    def operands(self, op: Operation, values: Sequence[Tensor]) -> None:
+        """Record the activations that `op` reads."""
+        watched = _WATCHED.get(type(op))
+        if watched is None:
+            return
+        given = dict(zip(op.operands, values, strict=True))
+        for operand in watched:
+            value = getattr(op, operand)
+            if value is None:
+                continue
+            key, x = stat_key(self._names[op], operand), given[value]
+            self._maximum(f"{key}:channel_absmax", x.abs().amax(dim=(0, 1)))
+            if operand == "v":
+                mean = x.mean(dim=1, keepdim=True)
+                self._maximum(f"{key}:centred_absmax", (x - mean).abs().amax(dim=(0, 1)))
+                self._average(f"{key}:mean", mean.mean(dim=(0, 1)))
+
+    def results(self, op: Operation, values: Sequence[Tensor]) -> None:
+        """Record the magnitude of what `op` gives."""
+        if not isinstance(op, g.ParamOp):
+            self._maximum(f"{stat_key(self._names[op], 'y')}:absmax", values[0].abs().amax())
+
+    def _maximum(self, name: str, found: Tensor) -> None:
+        new = found.numpy()
+        old = self.tensors.get(name)
+        self.tensors[name] = np.array(new if old is None else np.maximum(old, new), np.float32)
+
+    def _average(self, name: str, found: Tensor) -> None:
+        count = f"{name}.count"
+        n = float(self.tensors.get(count, np.zeros((), np.float32)))
+        old = self.tensors.get(name, np.zeros(found.shape, np.float32))
+        self.tensors[name] = np.array(old + (found.numpy() - old) / np.float32(n + 1), np.float32)
+        self.tensors[count] = np.array(n + 1, np.float32)
+
+
+def calibrate(
+    pipeline: Pipeline,
+    module: ModuleOp,
+    weights: Weights,
+    out: Path,
+    prompts: Sequence[str],
+    steps: int = 20,
+    guidance: float = 5.0,
+    size: tuple[int, int] = (0, 0),
+    model_digest: str = "",
+    progress: Callable[[int, int], None] | None = None,
+) -> None:
+    """Write the statistics of `prompts` to `out`; `progress` gets (steps done, steps in all).
+
+    Raises:
+        DpuError: no prompts, or `out` cannot be written.
+    """
+    if not prompts:
+        raise DpuError("calibrate", "no prompts", code="E501")
+    height, width = pipeline.size(Request("", height=size[0], width=size[1]))
+    info = {
+        "format": FORMAT,
+        "model": model_digest,
+        "prompts": str(len(prompts)),
+        "prompts_sha256": hashlib.sha256(json.dumps(list(prompts)).encode()).hexdigest(),
+        "steps": str(steps),
+        "guidance": repr(guidance),
+        "size": f"{height}x{width}",
+    }
+    partial = out.with_name(f".{out.name}.partial")
+    tensors, first = _resume(partial, info)
+    statistics = Statistics(module, tensors)
+    _save(partial, statistics.tensors, {**info, "done": str(first)})  # an unwritable folder shows before the work
+    unet = FloatUnet(module, weights)
+    unet.observe, unet.observe_inputs = statistics.results, statistics.operands
+    total = len(prompts) * steps
+
+    for i, prompt in enumerate(prompts):
+        if i < first:
+            continue
+
+        def on_step(step: Step, done: int = i * steps) -> None:
+            if progress:
+                progress(done + step.index + 1, total)
+
+        request = Request(prompt, seed=i, steps=steps, guidance=guidance, height=height, width=width)
+        pipeline.generate(request, unet, on_step, decode=False)
+        _save(partial, statistics.tensors, {**info, "done": str(i + 1)})
+    bad = [k for k, v in statistics.tensors.items() if not np.isfinite(v).all()]
+    if bad:
+        raise DpuError("calibrate", f"{len(bad)} statistics are not finite, first '{bad[0]}'", code="E242")
+    _save(out, statistics.tensors, info)
+    partial.unlink(missing_ok=True)
+
+
+def _resume(partial: Path, info: Mapping[str, str]) -> tuple[dict[str, F32], int]:
+    if not partial.exists():
+        return {}, 0
+    try:
+        found = load_calibration(partial)
+    except DpuError:
+        return {}, 0  # not ours or cut short: start again
+    rest = {k: v for k, v in found.info.items() if k != "done"}
+    return (dict(found.tensors), int(found.info["done"])) if rest == dict(info) else ({}, 0)
+
+
+def _save(path: Path, tensors: Mapping[str, Any], info: Mapping[str, str]) -> None:
+    from safetensors.numpy import save_file
+
+    with atomic_write(path) as temporary:
+        # One entry: the library writes several in an order of its own, and equal runs should give equal files.
+        save_file(dict(sorted(tensors.items())), temporary, {METADATA: json.dumps(info, sort_keys=True)})
+
+
+def calibrate_folder(
+    folder: Path,
+    out: Path,
+    prompts: int = 8,
+    steps: int = 20,
+    guidance: float = 5.0,
+    size: tuple[int, int] = (0, 0),
+    progress: Callable[[int, int], None] | None = None,
+) -> None:
+    """Calibrate an exported pipeline with the first `prompts` calibration prompts.
+
+    Raises:
+        DpuError: the folder is no exported pipeline, or the graph cannot be imported.
+    """
+    from ..files import sha256
+    from .pipeline_files import FolderFiles
+    from .workload import calibration_prompts
+
+    available = calibration_prompts()
+    if not 1 <= prompts <= len(available):
+        raise DpuError("--prompts", f"{prompts}, there are {len(available)}", hint="choose fewer", code="E501")
+    pipeline = Pipeline(FolderFiles(folder))
+    height, width = pipeline.size(Request("", height=size[0], width=size[1]))
+    latent = (height // pipeline.scale, width // pipeline.scale)
+    module, weights = canonical_unet(folder, 2 if guidance > 1 else 1, latent)
+    digest = sha256(folder / "unet" / "model.onnx")
+    calibrate(pipeline, module, weights, out, available[:prompts], steps, guidance, (height, width), digest, progress)
+
+
+def canonical_unet(folder: Path, batch: int, latent: tuple[int, int]) -> tuple[ModuleOp, Weights]:
+    """The UNet of an exported folder as canonical functions, at one size."""
+    from ..frontend.importer import import_onnx
+    from ..passes.pipeline import FLOAT_PIPELINE, run_passes
+
+    shapes = {"sample": (batch, 4, *latent)}
+    module, weights = import_onnx(folder / "unet" / "model.onnx", shapes=shapes, part="unet")
+    run_passes(module, FLOAT_PIPELINE)
+    return module, weights

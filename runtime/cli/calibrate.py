@@ -1,0 +1,34 @@
+"""`dpuc calibrate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def calibrate(
+    model: Annotated[Path, typer.Argument(help="An exported pipeline folder.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="The file to write.")],
+    prompts: Annotated[int, typer.Option(help="How many of the calibration prompts.")] = 8,
+    steps: Annotated[int, typer.Option(help="Denoising steps a prompt.")] = 20,
+    guidance: Annotated[float, typer.Option(help="Guidance scale.")] = 5.0,
+    size: Annotated[str | None, typer.Option(help="WIDTHxHEIGHT; default: the model's.")] = None,
+) -> None:
+    """How large do the activations of this model get?
+
+    An interrupted run continues with the first prompt that is missing.
+
+    \b
+    Examples:
+      dpuc calibrate out/tiny -o out/calib.safetensors
+      dpuc calibrate out/tiny --prompts 2 --steps 4 --size 64x64 -o out/quick.safetensors
+    """
+    from ..calibrate import calibrate_folder
+    from .common import check_output, parse_size, progress
+
+    check_output(out)
+    with progress("calibrating") as bar:
+        calibrate_folder(model, out, prompts, steps, guidance, parse_size(size), bar)
+    typer.echo(f"wrote {out}")

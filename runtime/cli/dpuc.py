@@ -1,0 +1,36 @@
+"""`dpuc`: the compiler's command. One verb, one file of this folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .calibrate import calibrate
+from .check import check
+from .common import new_app, run_app
+from .compile import compile_model
+from .dis import dis
+from .export import export
+from .importing import import_model
+from .inspect import inspect
+from .opt import opt
+from .passes import passes
+
+app = new_app("Compile diffusion models for the DPU: export, calibrate, compile, look inside.")
+VERBS: dict[str, Callable[..., None]] = {
+    "export": export,
+    "calibrate": calibrate,
+    "compile": compile_model,
+    "import": import_model,
+    "opt": opt,
+    "passes": passes,
+    "dis": dis,
+    "inspect": inspect,
+    "check": check,
+}
+for _name, _function in VERBS.items():
+    app.command(_name)(_function)
+
+
+def main() -> None:
+    """The entry point of the package."""
+    run_app(app, "dpuc")

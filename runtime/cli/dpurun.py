@@ -1,0 +1,61 @@
+"""`dpurun`: make an image with a compiled program on a device, or with the reference on the CPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .common import check_output, new_app, parse_size, progress, run_app
+
+app = new_app("")
+
+
+@app.command(epilog="--debug, anywhere, shows the traceback of an error.")
+def dpurun(
+    model: Annotated[Path, typer.Argument(help="A .dpu file, or an exported folder with --target cpu.")],
+    prompt: Annotated[str, typer.Option(help="What the image shows.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="The PNG to write.")] = Path("out.png"),
+    target: Annotated[str, typer.Option(help="sim: the simulated device; cpu: the float32 reference.")] = "sim",
+    negative: Annotated[str | None, typer.Option(help="What the image must not show.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the starting noise, as diffusers draws it on the CPU.")] = 0,
+    steps: Annotated[int, typer.Option(help="Denoising steps.")] = 20,
+    guidance: Annotated[float, typer.Option(help="Guidance scale; 1 or less turns guidance off.")] = 5.0,
+    size: Annotated[str | None, typer.Option(help="WIDTHxHEIGHT; default: the program's or the model's.")] = None,
+    trace: Annotated[Path | None, typer.Option(help="Write a trace for ui.perfetto.dev.")] = None,
+    report: Annotated[Path | None, typer.Option(help="Write the device's report into this folder.")] = None,
+    compare: Annotated[Path | None, typer.Option(help="Exported folder: SQNR of each step against float32.")] = None,
+) -> None:
+    """What image, in what time, does this program make of a prompt?
+
+    \b
+    Examples:
+      dpurun out/tiny.dpu --prompt "a red fox in the snow" --seed 7 -o out/fox.png
+      dpurun out/tiny --target cpu --prompt "a red fox in the snow" --seed 7 -o out/reference.png
+    """
+    from ..generate import make_image
+    from ..pipeline import Request
+
+    height, width = parse_size(size)
+    request = Request(prompt, negative, seed, steps, guidance, height, width)
+    for path, folder in ((out, False), (trace, False), (report, True)):
+        check_output(path, folder)
+    passes = 2 if compare else 1
+    done = 0
+
+    with progress("denoising") as bar:
+
+        def on_step(_: object) -> None:
+            nonlocal done
+            done += 1
+            bar(done, passes * steps)
+
+        summary = make_image(model, target, request, out, trace, report, compare, on_step)
+    typer.echo(f"wrote            {', '.join(str(p) for p in (out, trace, report) if p)}")
+    typer.echo(summary.text())
+
+
+def main() -> None:
+    """The entry point of the package."""
+    run_app(app, "dpurun")

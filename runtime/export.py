@@ -1,0 +1,50 @@
+"""Which exporter a source's name means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+from ..errors import DpuError
+
+
+def export_pipeline(
+    source: str,
+    out: Path,
+    size: int = 0,
+    seed: int = 0,
+    opset: int = 23,
+    precision: str = "fp16",
+    graph_only: bool = False,
+    progress: Callable[[str], None] | None = None,
+) -> None:
+    """Export "tiny-seeded", "sdxl-base" or a local diffusers folder to `out`; size 0 is the source's own.
+
+    Raises:
+        DpuError: the source is none of these, or an argument is out of range.
+    """
+    folder = None if source in ("tiny-seeded", "sdxl-base") else Path(source)
+    if folder is not None and not folder.is_dir():
+        raise DpuError(
+            source, "no such pipeline", hint="tiny-seeded, sdxl-base, or a local diffusers folder", code="E111"
+        )
+    if graph_only and source == "tiny-seeded":
+        raise DpuError("--graph-only", "the tiny pipeline always has weights", code="E501")
+    from ..frontend.export import Precision  # after the checks: it loads torch
+    from ..frontend.sdxl import export_sdxl, export_tiny
+
+    kind = cast(Precision, precision)  # the exporter checks it
+    if source == "tiny-seeded":
+        export_tiny(out, seed=seed, size=size or 128, opset=opset, precision=kind, progress=progress)
+        return
+    export_sdxl(
+        out,
+        source=folder,
+        graph_only=graph_only,
+        seed=seed,
+        size=size or 1024,
+        opset=opset,
+        precision=kind,
+        progress=progress,
+    )

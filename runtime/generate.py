@@ -1,0 +1,241 @@
+"""One image, from a model file and a request to a PNG, a trace, a report and a summary: what `dpurun` does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import DpuError
+from . import reports
+from .device import DeviceCounters
+from .pipeline import Image, Pipeline, Request, Step
+from .pipeline_files import BundledFiles, FolderFiles, PipelineFiles
+from .targets import check_target, open_device
+
+if TYPE_CHECKING:
+    from ..ir.container import Program
+    from ..simulator.timing_result import Timing
+    from .session import Session
+    from .sqnr import Comparison
+
+OnStep = Callable[[Step], None]
+_WORST = 5  # operations that the summary names
+
+
+@dataclass
+class Summary:
+    """What a run did. `cycles` is of the modelled device, by entry and run; host work is timed in `host` instead."""
+
+    target: str
+    steps: int
+    wall_seconds: float
+    host: Mapping[str, float]
+    arch: str = ""
+    clock_hz: float = 0.0
+    peak_macs: int = 0  # a cycle
+    cycles: Mapping[str, int] = field(default_factory=dict)
+    counters: DeviceCounters = field(default_factory=DeviceCounters)
+    input_overflows: int = 0
+    exceptions: list[tuple[str, int]] = field(default_factory=list)  # operation, overflows and NaN; most first
+    host_segments: list[tuple[str, str]] = field(default_factory=list)
+    comparison: Comparison | None = None
+
+    @property
+    def device_seconds(self) -> float:
+        """Time of all runs on the modelled device."""
+        return self.counters.cycles / self.clock_hz if self.clock_hz else 0.0
+
+    def text(self) -> str:
+        """The lines that `dpurun` prints."""
+        lines: list[str] = []
+        if self.arch:
+            lines.append(
+                f"modelled device  {_seconds(self.device_seconds)} an image on {self.arch} "
+                f"({self.counters.cycles:,} cycles at {self.clock_hz / 1e6:g} MHz, simulated, uncalibrated)"
+            )
+            a_run = ", ".join(f"{name} {n:,}" for name, n in self.cycles.items())
+            lines.append(f"cycles a run     {a_run}")
+            if self.counters.cycles and self.peak_macs:
+                used = self.counters.macs / (self.peak_macs * self.counters.cycles)
+                lines.append(f"utilisation      {used:.1%} of peak MACs, padding counted as work")
+        lines.append(f"this computer    {_seconds(self.wall_seconds)} for {self.steps} steps")
+        lines.append("  of which       " + ", ".join(f"{k} {_seconds(v)}" for k, v in self.host.items()))
+        for name, why in self.host_segments:
+            lines.append(f"on the host      {name}: {why}")
+        if self.arch:
+            c = self.counters
+            lines.append(
+                f"numerics         {c.fp16_overflow} float16 overflows, {c.nan} NaN, "
+                f"{self.input_overflows} inputs beyond float16"
+            )
+            for name, count in self.exceptions[:_WORST]:
+                lines.append(f"                 {count} in {name}")
+            if len(self.exceptions) > _WORST:
+                lines.append(f"                 and in {len(self.exceptions) - _WORST} more operations")
+        if self.comparison:
+            lines += _comparison(self.comparison)
+        return "\n".join(lines)
+
+
+def open_model(path: Path) -> tuple[PipelineFiles, Program | None]:
+    """The host files of an exported folder or a `.dpu`, and the program if it is one.
+
+    Raises:
+        DpuError: there is no such folder or file, or it is no program.
+    """
+    if path.is_dir():
+        return FolderFiles(path), None
+    from ..codegen.dpufile import load
+
+    program = load(path)
+    return BundledFiles(program.files, str(path)), program
+
+
+def make_image(
+    model: Path,
+    target: str,
+    request: Request,
+    out: Path,
+    trace: Path | None = None,
+    report: Path | None = None,
+    compare_with: Path | None = None,
+    on_step: OnStep | None = None,
+) -> Summary:
+    """Make one image and write what was asked for.
+
+    Args:
+        model: a `.dpu`, or an exported folder (target `cpu` only).
+        target: where the UNet runs.
+        request: prompt, seed, steps, guidance, size.
+        out: the PNG.
+        trace: a Perfetto trace of one run of each entry, if the device is simulated.
+        report: a folder for the report of the simulated device.
+        compare_with: an exported folder whose float32 UNet the device's is compared with, step by step.
+        on_step: called after each denoising step.
+
+    Raises:
+        DpuError: the model does not fit the target or the request, or a run fails.
+    """
+    check_target(target)
+    files, program = open_model(model)
+    start = time.perf_counter()
+    if target == "cpu":
+        return _on_cpu(files, request, out, start, on_step)
+    if program is None:
+        raise DpuError(
+            str(model),
+            f"is a folder, and target '{target}' runs a compiled program",
+            hint=f"compile it: dpuc compile {model} --arch dpu_tiny -o model.dpu",
+            code="E405",
+        )
+    return _on_device(files, program, target, request, out, start, trace, report, compare_with, on_step)
+
+
+def _on_cpu(files: PipelineFiles, request: Request, out: Path, start: float, on_step: OnStep | None) -> Summary:
+    from .unets import OnnxUnet
+
+    if "unet/model.onnx" not in files.names():
+        raise DpuError(
+            files.where,
+            "holds no ONNX model of the UNet",
+            why="a compiled program has quantised constants only, and target cpu is the float32 reference",
+            hint="give the exported folder instead",
+            code="E405",
+        )
+    image = Pipeline(files).generate(request, OnnxUnet(files), on_step)
+    image.save(out)
+    return Summary("cpu", request.steps, time.perf_counter() - start, image.seconds)
+
+
+def _on_device(
+    files: PipelineFiles,
+    program: Program,
+    target: str,
+    request: Request,
+    out: Path,
+    start: float,
+    trace: Path | None,
+    report: Path | None,
+    compare_with: Path | None,
+    on_step: OnStep | None,
+) -> Summary:
+    from .session import Session
+    from .sqnr import compare
+    from .unets import DpuUnet, OnnxUnet
+
+    pipeline = Pipeline(files)
+    with Session(program, open_device(target, program.arch)) as session:
+        unet = DpuUnet(session)
+        request = _sized(request, pipeline, unet.latent_size)
+        comparison = None
+        if compare_with:
+            reference = OnnxUnet(FolderFiles(compare_with))
+            comparison = compare(pipeline, request, reference, unet, on_step)
+            image = comparison.found
+        else:
+            image = pipeline.generate(request, unet, on_step)
+        image.save(out)
+        timings: Mapping[str, Timing] = getattr(session.device, "timings", {})
+        if trace:
+            reports.write_trace(trace, program, timings)
+        if report:
+            reports.write_report(report, program, timings)
+        return _summary(target, request, session, image, time.perf_counter() - start, comparison)
+
+
+def _summary(
+    target: str, request: Request, session: Session, image: Image, wall: float, comparison: Comparison | None
+) -> Summary:
+    program, arch = session.program, session.program.arch
+    return Summary(
+        target,
+        request.steps,
+        wall,
+        image.seconds,
+        arch.name,
+        arch.clock_hz,
+        arch.peak_macs_per_cycle,
+        {name: done.cycles for name, done in session.completions.items()},
+        session.device.counters(),
+        session.input_overflows,
+        _exceptions(session),
+        [(s.name, s.why) for s in program.host_segments],
+        comparison,
+    )
+
+
+def _exceptions(session: Session) -> list[tuple[str, int]]:
+    names = {(e.name, s.tag): s.name for e in session.program.entries for s in e.sources}
+    found = [(f"{key[0]}: {names.get(key, f'tag {key[1]}')}", n) for key, n in session.exceptions.items()]
+    return sorted(found, key=lambda x: -x[1])
+
+
+def _sized(request: Request, pipeline: Pipeline, latent: tuple[int, int]) -> Request:
+    """The request at the program's size; asking for another one is an error."""
+    height, width = (n * pipeline.scale for n in latent)
+    if (request.height or height, request.width or width) != (height, width):
+        raise DpuError(
+            "--size",
+            f"{request.width}x{request.height}, the program makes {width}x{height}",
+            why="sizes are fixed when a program is compiled",
+            hint=f"compile with --size {request.width}x{request.height}",
+            code="E403",
+        )
+    return Request(
+        request.prompt, request.negative_prompt, request.seed, request.steps, request.guidance, height, width
+    )
+
+
+def _comparison(c: Comparison) -> list[str]:
+    lines = ["step  timestep  SQNR of one forward  SQNR free-running  (dB, against float32)"]
+    for i, (t, teacher, free) in enumerate(zip(c.timesteps, c.teacher_forced, c.free_running, strict=True)):
+        lines.append(f"{i:4}  {t:8.0f}  {teacher:19.1f}  {free:17.1f}")
+    lines.append(f"final latents {c.latents:.1f} dB, image PSNR {c.image_psnr:.1f} dB")
+    return lines
+
+
+def _seconds(s: float) -> str:
+    return f"{s:.2f} s" if s >= 1 else f"{s * 1e3:.1f} ms"

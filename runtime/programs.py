@@ -1,0 +1,63 @@
+"""Looking at a compiled program: its instructions, and the rules it keeps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..errors import DpuError
+
+
+def disassembly(
+    path: Path,
+    entry: str | None = None,
+    tile: int | None = None,
+    operation: str | None = None,
+    tag: int | None = None,
+    engine: str | None = None,
+) -> Iterator[str]:
+    """The lines of a `.dpu` file; each argument that is given narrows them.
+
+    Raises:
+        DpuError: the file is no program, or an argument names nothing in it.
+    """
+    from ..codegen.disassembler import disassemble_program
+    from ..codegen.dpufile import load
+    from ..ir.isa import Engine
+
+    program = load(path, verify=False)
+    names = [e.name for e in program.entries]
+    if entry is not None and entry not in names:
+        raise DpuError("--entry", f"no entry '{entry}'", hint=f"one of {', '.join(names)}", code="E501")
+    if tile is not None and not 0 <= tile < program.arch.tiles:
+        raise DpuError("--tile", f"{tile}, the program has {program.arch.tiles}", code="E501")
+    if engine is not None and engine.upper() not in Engine.__members__:
+        known = ", ".join(e.name.lower() for e in Engine)
+        raise DpuError("--engine", f"no engine '{engine}'", hint=f"one of {known}", code="E501")
+    if tag is not None and not 0 <= tag < 1 << 16:
+        raise DpuError("--tag", f"{tag} is not between 0 and 65535", code="E501")
+    try:
+        re.compile(operation or "")
+    except re.error as e:
+        raise DpuError("--op", f"'{operation}' is no regular expression ({e})", code="E501") from e
+    kind = Engine[engine.upper()] if engine is not None else None
+    return disassemble_program(program, entry, tile, operation, tag, kind)
+
+
+def check_file(path: Path) -> str:
+    """Check every checksum of a `.dpu` file and the rules of `codegen/witness.py`; a sentence on success.
+
+    Raises:
+        DpuError: the first fault.
+    """
+    from ..codegen.dpufile import load
+    from ..codegen.witness import check_program
+
+    program = load(path)
+    words = 0
+    for entry in program.entries:
+        streams = program.words[entry.name]
+        check_program(streams, program.arch, program.base_bytes, entry.name)
+        words += sum(map(len, streams))
+    return f"{path}: {len(program.entries)} entry points, {words} words: fields, bounds, ends and tokens are sound"

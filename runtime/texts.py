@@ -1,0 +1,66 @@
+"""Modules as text: importing an ONNX file and running passes on a file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..errors import DpuError
+from ..files import atomic_write
+
+
+def optimise(source: Path, passes: Sequence[str], out: Path | None) -> None:
+    """Run `passes` on the module in `source`; the result goes to `out` or to standard output.
+
+    Raises:
+        DpuError: the file is no module, a pass does not exist, or it refuses the module.
+    """
+    from ..ir.dialects import parse_module, print_module
+    from ..passes.pipeline import run_passes
+
+    try:
+        text = source.read_text()
+    except (OSError, UnicodeDecodeError) as e:
+        raise DpuError(str(source), f"cannot be read ({e})", code="E110") from e
+    module = parse_module(text, str(source))
+    run_passes(module, passes)
+    _write(print_module(module), out)
+
+
+def import_text(
+    model: Path, shapes: Sequence[str], passes: bool, part: str, out: Path | None, dump_dir: Path | None
+) -> None:
+    """The text of an ONNX file as a module, after the float passes if asked for; weights may be absent.
+
+    Raises:
+        DpuError: the file cannot be imported.
+    """
+    from ..frontend.importer import import_onnx
+    from ..ir.dialects import print_module
+    from ..passes.pipeline import FLOAT_PIPELINE, run_passes
+
+    module, _ = import_onnx(model, shapes=dict(map(parse_shape, shapes)), part=part, weights="absent")
+    if passes:
+        run_passes(module, FLOAT_PIPELINE, dump_dir)
+    _write(print_module(module), out)
+
+
+def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
+    """`sample=2x4x16x16` -> ("sample", (2, 4, 16, 16)).
+
+    Raises:
+        DpuError: it is not of this form.
+    """
+    name, _, shape = text.partition("=")
+    sides = shape.split("x")
+    if not name or not all(s.isdecimal() for s in sides):
+        raise DpuError("--shape", f"'{text}' is no shape", hint="write it as sample=2x4x16x16", code="E501")
+    return name, tuple(map(int, sides))
+
+
+def _write(text: str, out: Path | None) -> None:
+    if out is None:
+        print(text)
+        return
+    with atomic_write(out) as temporary:
+        temporary.write_text(text + "\n")

@@ -1,0 +1,211 @@
+"""The functional machine: the state of all tiles and of DRAM, and the loop that executes streams word by word.
+
+A tile executes its words in stream order, which is one legal order of its engines; tiles run in turn, each until it
+waits for a token of another. The engines' work is in `load_store.py`, `mxu.py` and `vpu.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import DpuError
+from ..ir.arch import Arch
+from ..ir.isa import ENGINE_OF, MAX_TOKENS, Engine, Flag, Opcode, Words
+from .decode import (
+    SEMAPHORES,
+    Decoded,
+    bits,
+    check_stream,
+    deadlock_error,
+    semaphore_name,
+    signal_ids,
+    stream,
+    wait_ids,
+    where,
+)
+from .load_store import load, store
+from .mxu import matrix
+from .state import Fault, Region, Tally, Tile
+from .vpu import vector
+
+OnStore = Callable[[int, int, int], None]
+"""Called after each STORE with (tile, word index, tag): what the word wrote is in the regions."""
+
+
+@dataclass
+class Counters:
+    """What one run executed. `tags` has one tally for each source operation; `total` is their sum."""
+
+    words: dict[Engine, int] = field(default_factory=lambda: dict.fromkeys(Engine, 0))
+    tags: dict[int, Tally] = field(default_factory=dict)
+
+    @property
+    def total(self) -> Tally:
+        total = Tally()
+        for t in self.tags.values():
+            total.add(t)
+        return total
+
+
+class _Stream:
+    """Where a tile is in its words, and its semaphores."""
+
+    def __init__(self, words: Words, length: int, tiles: int) -> None:
+        self.words, self.length, self.at = words, length, 0
+        self.decoded = stream(words[:length])
+        self.next: Decoded | None = next(self.decoded)
+        self.tokens = [0] * SEMAPHORES
+        self.remote = [0] * tiles  # tokens from each source tile
+
+
+class Machine:
+    """The state of a DPU. It outlives runs, as the memories of a card do.
+
+    Args:
+        arch: the DPU.
+        regions: what each base register points to: a uint8 array, used in place, or a size in bytes. Base 0
+            (constants) is never written.
+    """
+
+    def __init__(self, arch: Arch, regions: Mapping[int, int | Region]) -> None:
+        self.arch = arch
+        self.tiles = [Tile(arch) for _ in range(arch.tiles)]
+        self.regions: dict[int, Region] = {}
+        for base, region in regions.items():
+            self.bind(base, np.zeros(region, np.uint8) if isinstance(region, int) else region)
+
+    def bind(self, base: int, region: Region) -> None:
+        """Point base register `base` to a one-dimensional uint8 array, without copying it."""
+        if region.dtype != np.uint8 or region.ndim != 1 or not region.flags.c_contiguous:
+            raise ValueError(f"base {base}: need a contiguous uint8 vector, not {region.dtype} {region.shape}")
+        self.regions[int(base)] = region
+
+    def view(self, base: int, offset: int, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[np.generic]:
+        """A tensor in DRAM, in place."""
+        return np.ndarray(shape, dtype, self.regions[base], offset)
+
+    def reset(self) -> None:
+        """Clear all scratchpads and tables; DRAM keeps its contents."""
+        self.tiles = [Tile(self.arch) for _ in range(self.arch.tiles)]
+
+    def run(self, streams: Sequence[Words], on_store: OnStore | None = None, entry: str = "program") -> Counters:
+        """Execute one stream a tile to the end.
+
+        Raises:
+            DpuError: E410 an illegal word, E411 outside a scratchpad, E412 outside a DRAM region, E413 a semaphore,
+                E414 a deadlock, E415 a numeric trap. Each names entry, tile, word and tag.
+        """
+        n = len(self.tiles)
+        if len(streams) != n:
+            raise DpuError(
+                f"entry '{entry}'",
+                f"{len(streams)} streams for the {n} tiles of arch '{self.arch.name}'",
+                why="a program has one stream a tile",
+                code="E410",
+            )
+        states = [_Stream(w, check_stream(w, entry, t), n) for t, w in enumerate(streams)]
+        counters = Counters()
+        running = list(range(n))
+        while running:
+            before = [states[t].at for t in running]
+            for t in running:
+                self._advance(t, states, counters, on_store, entry)
+            if before == [states[t].at for t in running]:
+                raise _deadlock(entry, running, states)
+            running = [t for t in running if states[t].next is not None]
+        for t, s in enumerate(states):
+            _check_empty(entry, t, s)
+        return counters
+
+    def _advance(self, t: int, states: list[_Stream], counters: Counters, on_store: OnStore | None, entry: str) -> None:
+        """Execute words of tile `t` until it ends or waits for another tile."""
+        s, tile, tags = states[t], self.tiles[t], counters.tags
+        words, tokens = counters.words, s.tokens
+        while (w := s.next) is not None:
+            opcode, flags, tag, wait, signal = w[:5]
+            engine = ENGINE_OF[opcode]
+            try:
+                if opcode == Opcode.LOAD and w[5]:
+                    sources = bits(w[5])
+                    if sources[-1] >= len(states):
+                        raise Fault("E410", "remote", f"names tile {sources[-1]}, the arch has {len(states)}")
+                    if not all(s.remote[i] for i in sources):
+                        return
+                elif opcode == Opcode.STORE and w[5]:
+                    targets = bits(w[5])
+                    if targets[-1] >= len(states):
+                        raise Fault("E410", "remote", f"names tile {targets[-1]}, the arch has {len(states)}")
+                    if any(states[i].remote[t] >= MAX_TOKENS for i in targets):
+                        return  # the producer stalls until a token is taken
+                if wait:
+                    for k in wait_ids(wait, engine):
+                        if not tokens[k]:
+                            raise Fault("E413", "wait", f"no token of {semaphore_name(k)} in stream order")
+                        tokens[k] -= 1
+                tally = tags.get(tag)
+                if tally is None:
+                    tally = tags[tag] = Tally()
+                tally.words += 1
+                words[engine] += 1
+                if opcode == Opcode.MM:
+                    matrix(tile, w, tally)
+                elif opcode == Opcode.VEC:
+                    bad = tally.fp16_overflow + tally.nan
+                    vector(tile, w, tally)
+                    if flags & Flag.TRAP and tally.fp16_overflow + tally.nan > bad:
+                        raise Fault("E415", "flags", _trap(tally, bad))
+                elif opcode == Opcode.LOAD:
+                    if w[5]:
+                        for i in bits(w[5]):
+                            s.remote[i] -= 1
+                    load(tile, self.regions, w, tally)
+                elif opcode == Opcode.STORE:
+                    store(tile, self.regions, w, tally)
+                    if on_store is not None:
+                        on_store(t, s.at, tag)
+                    for i in bits(w[5]):
+                        states[i].remote[t] += 1
+                if signal:
+                    for k in signal_ids(signal, engine):
+                        if tokens[k] >= MAX_TOKENS:
+                            raise Fault("E413", "signal", f"{semaphore_name(k)} already holds {MAX_TOKENS} tokens")
+                        tokens[k] += 1
+            except Fault as e:
+                raise DpuError(where(entry, t, s.at, s.words[s.at]), e.what, e.why, code=e.code) from e
+            s.at += 1
+            s.next = next(s.decoded, None)
+
+
+def _trap(tally: Tally, before: int) -> str:
+    count = tally.fp16_overflow + tally.nan - before
+    return f"{count} results overflow float16 or are NaN, and the word asks to trap"
+
+
+def _deadlock(entry: str, running: Sequence[int], states: Sequence[_Stream]) -> DpuError:
+    waiting = []
+    for t in running:
+        s = states[t]
+        assert s.next is not None
+        if s.next[0] == Opcode.LOAD:
+            what = "a token of tile " + ", ".join(str(i) for i in bits(s.next[5]) if not s.remote[i])
+        else:
+            full = [i for i in bits(s.next[5]) if states[i].remote[t] >= MAX_TOKENS]
+            what = "room for a token at tile " + ", ".join(map(str, full))
+        waiting.append((t, s.at, s.words[s.at], what))
+    return deadlock_error(entry, waiting)
+
+
+def _check_empty(entry: str, tile: int, s: _Stream) -> None:
+    left = [f"{n} of {semaphore_name(k)}" for k, n in enumerate(s.tokens) if n]
+    left += [f"{n} of tile {i}" for i, n in enumerate(s.remote) if n]
+    if left:
+        raise DpuError(
+            f"entry '{entry}' tile {tile}",
+            f"tokens left at END: {', '.join(left)}",
+            why="the next program would start with them",
+            code="E413",
+        )

@@ -1,0 +1,136 @@
+"""The report of a timed entry point as `report.json` and a self-contained `report.html`."""
+
+from __future__ import annotations
+
+from html import escape
+from pathlib import Path
+
+from ..errors import DpuError
+from ..files import atomic_write
+from .profile import Report, Row
+from .roofline import roofline_svg
+
+_STYLE = """
+body { font: 14px/1.45 system-ui, sans-serif; margin: 2em auto; max-width: 90em; padding: 0 1em; color: #222 }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: 1em 0 }
+th, td { padding: .2em .6em; border-bottom: 1px solid #ddd; text-align: right; white-space: nowrap }
+th { cursor: pointer; position: sticky; top: 0; background: #f4f4f4 }
+td.text, th.text { text-align: left; max-width: 30em; overflow: hidden; text-overflow: ellipsis }
+.mxu { color: #1b6ca8 } .vpu { color: #d1730b } .memory { color: #a32a2a } .sync { color: #777 }
+svg { max-width: 100%; height: auto }
+"""
+
+_SCRIPT = """
+for (const th of document.querySelectorAll('table.sort th')) th.onclick = () => {
+  const body = th.closest('table').tBodies[0], k = th.cellIndex, up = th.dataset.up = th.dataset.up === '1' ? '0' : '1';
+  const key = r => { const v = r.cells[k].dataset.v; return v === undefined ? r.cells[k].textContent : +v; };
+  const sign = up === '1' ? 1 : -1;
+  [...body.rows].sort((a, b) => sign * (key(a) > key(b) ? 1 : key(a) < key(b) ? -1 : 0)).forEach(r => body.append(r));
+};
+"""
+
+_COLUMNS = (
+    "operation",
+    "kind",
+    "ONNX nodes",
+    "logical MACs",
+    "executed MACs",
+    "start",
+    "span",
+    "MXU busy",
+    "VPU busy",
+    "utilisation",
+    "read",
+    "written",
+    "MACs/byte",
+    "bound",
+)
+
+
+def _number(value: float, text: str | None = None) -> str:
+    return f'<td data-v="{value}">{text if text is not None else f"{value:,}"}</td>'
+
+
+def _text(value: str) -> str:
+    return f'<td class="text" title="{escape(value)}">{escape(value)}</td>'
+
+
+def _row(r: Row) -> str:
+    cells = [
+        _text(r.name),
+        _text(r.kind),
+        _text(", ".join(r.nodes)),
+        _number(r.logical_macs),
+        _number(r.executed_macs),
+        _number(r.start),
+        _number(r.span),
+        _number(r.mxu_busy),
+        _number(r.vpu_busy),
+        _number(r.utilisation, f"{100 * r.utilisation:.1f} %"),
+        _number(r.bytes_read),
+        _number(r.bytes_written),
+        _number(r.intensity, f"{r.intensity:.1f}"),
+        f'<td class="text {r.bound}">{r.bound}</td>',
+    ]
+    return f"<tr>{''.join(cells)}</tr>"
+
+
+def _summary(report: Report) -> str:
+    lines = [
+        ("cycles", f"{report.cycles:,} ({1e3 * report.seconds:.3f} ms at {report.clock_hz / 1e6:g} MHz)"),
+        (
+            "utilisation, logical MACs",
+            f"{100 * report.utilisation:.2f} % of {report.peak_macs_per_cycle:,} MACs a cycle",
+        ),
+        ("utilisation, executed MACs", f"{100 * report.executed_utilisation:.2f} %"),
+        ("logical MACs", f"{report.logical_macs:,}"),
+        ("executed MACs", f"{report.executed_macs:,}"),
+        ("DRAM read, written", f"{report.bytes_read:,} B, {report.bytes_written:,} B"),
+        ("words", f"{report.words:,}"),
+    ]
+    lines += [
+        (f"{e} busy", ", ".join(f"{100 * b / max(1, report.cycles):.1f} %" for b in v)) for e, v in report.busy.items()
+    ]
+    for engine, reasons in report.stalls.items():
+        if reasons:
+            parts = sorted(reasons.items(), key=lambda x: -x[1])
+            lines.append((f"{engine} stalls", ", ".join(f"{reason} {cycles:,}" for reason, cycles in parts)))
+    return "".join(f'<tr><td class="text">{escape(k)}</td><td class="text">{escape(v)}</td></tr>' for k, v in lines)
+
+
+def report_html(report: Report) -> str:
+    """One page without external assets."""
+    head = "".join(f"<th{' class=text' if i < 3 else ''}>{c}</th>" for i, c in enumerate(_COLUMNS))
+    missing = "".join(f"<li>{escape(x)}</li>" for x in report.not_modelled)
+    title = escape(f"{report.entry} on {report.arch}")
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style></head><body>
+<h1>{title}</h1>
+<p>Provenance: <b>{report.provenance}</b>, arch digest {report.arch_digest}.
+Cycles of the tile clock, bytes of DRAM payload.</p>
+<table>{_summary(report)}</table>
+{roofline_svg(report)}
+<h2>Graph operations</h2>
+<p>An operation is bound by "sync" when none of its words runs for more than half of its span on its longest tile;
+else by the busiest of MXU, VPU and memory there. Click a heading to sort.</p>
+<table class="sort"><thead><tr>{head}</tr></thead><tbody>{"".join(_row(r) for r in report.rows)}</tbody></table>
+<h2>Not modelled</h2><ul>{missing}</ul>
+<script>{_SCRIPT}</script></body></html>
+"""
+
+
+def write_report(report: Report, folder: Path | str) -> None:
+    """Write `report.json` and `report.html` into `folder` (created if its parent exists), each atomically.
+
+    Raises:
+        DpuError: the folder cannot be written.
+    """
+    folder = Path(folder)
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as e:
+        raise DpuError(str(folder), f"cannot create the folder ({e.strerror})", code="E101") from e
+    with atomic_write(folder / "report.json") as path:
+        path.write_text(report.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    with atomic_write(folder / "report.html") as path:
+        path.write_text(report_html(report), encoding="utf-8")

@@ -1,0 +1,81 @@
+"""What the timing model reports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ..ir.arch import Arch
+from ..ir.isa import Engine
+
+Ints = npt.NDArray[np.int64]
+
+NOT_MODELLED = (
+    "instruction fetch",
+    "DRAM refresh, bank conflicts and read/write turnaround: one sustained rate stands for all",
+    "port conflicts cycle by cycle: the later of two words that use one bank port waits for the whole earlier one",
+    "ports of PARAM and of the gate tables",
+    "a producer that stalls because a semaphore holds 255 tokens",
+    "host submit and interrupt latency",
+)
+
+
+@dataclass(frozen=True)
+class TileTiming:
+    """One tile. The arrays have one element a word, in stream order.
+
+    `start` is the cycle in which the engine takes the word (LOAD: sends its requests), `begin` in which its work
+    begins (LOAD, STORE: first data), `issued` in which the engine can take the next one (LOAD, STORE: last data),
+    `visible` in which all results up to this word of its engine can be read.
+    """
+
+    engine: Ints
+    tag: Ints
+    start: Ints
+    begin: Ints
+    issued: Ints
+    visible: Ints
+    macs: Ints
+    payload: Ints  # DRAM bytes the word names
+    bus: Ints  # DRAM bytes in whole beats
+    busy: dict[Engine, int]
+    stalls: dict[Engine, dict[str, int]]
+
+    def _sum(self, engine: Engine, what: Ints) -> int:
+        return int(what[self.engine == engine].sum())
+
+    @property
+    def bytes_read(self) -> int:
+        return self._sum(Engine.LOAD, self.payload)
+
+    @property
+    def bytes_written(self) -> int:
+        return self._sum(Engine.STORE, self.payload)
+
+
+@dataclass(frozen=True)
+class Timing:
+    """A timed program. `dram` is (cycle, bytes a cycle from then on)."""
+
+    arch: Arch
+    entry: str
+    cycles: int
+    tiles: list[TileTiming]
+    dram: list[tuple[int, float]]
+    not_modelled: tuple[str, ...]
+
+    @property
+    def seconds(self) -> float:
+        return self.cycles / self.arch.clock_hz
+
+    @property
+    def executed_macs(self) -> int:
+        """Padding included."""
+        return sum(int(t.macs.sum()) for t in self.tiles)
+
+    def utilisation(self, macs: int | None = None) -> float:
+        """`macs` (default: those executed) over tiles * R * C * cycles."""
+        peak = self.arch.peak_macs_per_cycle * self.cycles
+        return (self.executed_macs if macs is None else macs) / peak if peak else 0.0

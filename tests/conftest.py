@@ -1,0 +1,29 @@
+"""Shared by all tests: quiet threads, no network, and one exported tiny pipeline for the whole run."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+import pytest
+
+# Before torch is imported: spinning threads on shared cores make everything many times slower.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+
+@pytest.fixture(scope="session")
+def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny seeded pipeline, exported once for all tests and workers. Read only."""
+    from dpu.frontend.sdxl import export_tiny
+
+    base = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        base = base.parent
+    out = base / "tiny-exported"
+    with (base / "tiny-exported.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        export_tiny(out)  # finished parts are kept, so the second worker only looks
+    return out

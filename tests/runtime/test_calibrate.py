@@ -1,0 +1,91 @@
+"""Calibration: right maxima, one file, and an interrupted run that continues."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from dpu.errors import DpuError
+from dpu.ir.dialects import parse_module
+from dpu.passes.calibration import load_calibration
+from dpu.runtime.calibrate import Statistics, calibrate
+from dpu.runtime.float_interpreter import FloatInterpreter
+from dpu.runtime.pipeline import Pipeline
+from dpu.runtime.pipeline_files import FolderFiles
+
+ATTENTION = """builtin.module { func.func @unet(%q: tensor<2x3x4xf32>, %v: tensor<2x5x4xf32>) -> tensor<2x3x4xf32> {
+  %y = dpu.attention %q, %v, %v heads 1 : i64 scale 0.5 : f64 key_block 64 : i64 prob_bits 8 : i64 :
+    tensor<2x3x4xf32>, tensor<2x5x4xf32>, tensor<2x5x4xf32> -> tensor<2x3x4xf32>
+  func.return %y : tensor<2x3x4xf32> } }"""
+
+CONV = """builtin.module { func.func @unet(%x: tensor<2x64x4xf32> {dpu.name = "sample"}) ->
+    (tensor<2x64x4xf32> {dpu.name = "out_sample"}) {
+  %w = dpu.param "w" : tensor<4x4x3x3xf32>
+  %y = dpu.conv %x, %w size 8 x 8 stride 1 {pad = array<i64: 1, 1, 1, 1>} :
+    tensor<2x64x4xf32>, tensor<4x4x3x3xf32> -> tensor<2x64x4xf32>
+  func.return %y : tensor<2x64x4xf32> } }"""
+
+
+class Store:
+    def get(self, source: str, transform: Sequence[str] = ()) -> np.ndarray:
+        return np.full((4, 4, 3, 3), 0.01, np.float16)
+
+
+def test_statistics_of_attention_over_two_runs() -> None:
+    module = parse_module(ATTENTION)
+    statistics, run = Statistics(module), FloatInterpreter(module, Store())
+    rng = np.random.default_rng(0)
+    qs, vs = rng.standard_normal((2, 2, 3, 4)), rng.standard_normal((2, 2, 5, 4)) + np.array([5, 0, -3, 0])
+    outputs = []
+    for q, v in zip(qs, vs, strict=True):
+        feed = {"q": q, "v": v}
+        outputs += run.run("unet", feed, statistics.results, statistics.operands).values()
+    t = statistics.tensors
+    key = "unet/dpu.attention"
+    np.testing.assert_allclose(t[f"{key}:q:channel_absmax"], np.abs(qs).max((0, 1, 2)), rtol=1e-6)
+    np.testing.assert_allclose(t[f"{key}:v:mean"], vs.mean((0, 1, 2)), rtol=1e-5)
+    centred = np.abs(vs - vs.mean(2, keepdims=True)).max((0, 1, 2))
+    np.testing.assert_allclose(t[f"{key}:v:centred_absmax"], centred, rtol=1e-5)
+    assert t[f"{key}:y:absmax"] == pytest.approx(max(np.abs(y).max() for y in outputs))
+
+
+def test_an_interrupted_run_continues_and_gives_the_same_file(tiny_folder: Path, tmp_path: Path) -> None:
+    pipeline, module, store = Pipeline(FolderFiles(tiny_folder)), parse_module(CONV), Store()
+    options: dict[str, Any] = {"prompts": ["a cat", "a dog"], "steps": 2, "size": (64, 64), "model_digest": "abc"}
+    calibrate(pipeline, module, store, tmp_path / "whole.safetensors", **options)
+
+    def stop(done: int, total: int) -> None:
+        assert total == 4
+        if done == 3:
+            raise KeyboardInterrupt
+
+    out = tmp_path / "calib.safetensors"
+    with pytest.raises(KeyboardInterrupt):
+        calibrate(pipeline, module, store, out, **options, progress=stop)
+    assert not out.exists()
+    seen: list[int] = []
+    calibrate(pipeline, module, store, out, **options, progress=lambda done, _: seen.append(done))
+    assert seen == [3, 4]  # the first prompt was kept
+    assert out.read_bytes() == (tmp_path / "whole.safetensors").read_bytes()
+    assert {p.name for p in tmp_path.iterdir()} == {"whole.safetensors", "calib.safetensors"}
+
+    found = load_calibration(out)
+    assert found.info["size"] == "64x64"
+    assert found.info["model"] == "abc"
+    assert found.absmax("unet/dpu.conv:x") == found.channel_absmax("unet/dpu.conv:x").max() > 1
+    assert found.absmax("unet/dpu.conv:y") > 0
+    assert "unet/dpu.conv:x" in found
+    with pytest.raises(DpuError, match="no statistic 'channel_absmax' for 'nothing:x'"):
+        found.channel_absmax("nothing:x")
+
+
+def test_bad_files_are_refused(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.safetensors"
+    bad.write_bytes(b"no")
+    with pytest.raises(DpuError, match="not a readable calibration file"):
+        load_calibration(bad)
+    with pytest.raises(DpuError, match="not a readable calibration file"):
+        load_calibration(tmp_path / "absent")
