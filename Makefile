@@ -19,8 +19,7 @@ export HF_HUB_OFFLINE := 1
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "needs Python 3.11 or newer"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install $(PIP_FLAGS) --quiet --upgrade pip
-	$(BIN)/python -m pip install $(PIP_FLAGS) --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install $(PIP_FLAGS) -qq --editable '.[dev]'
 	touch $@
 
 demo: $(STAMP)
@@ -31,8 +30,7 @@ demo: $(STAMP)
 	  --calibration $(OUT)/calib.safetensors -o $(OUT)/tiny.dpu
 	$(BIN)/dpurun $(OUT)/tiny --target cpu --size 64x64 --prompt "$(PROMPT)" --seed 7 -o $(OUT)/reference.png
 	$(BIN)/dpurun $(OUT)/tiny.dpu --target sim --prompt "$(PROMPT)" --seed 7 \
-	  -o $(OUT)/out.png --trace $(OUT)/trace.json --report $(OUT)/report
-	$(BIN)/dpuc compile configs/workload/sdxl_base --arch dpu_f2 --estimate
+	  --compare $(OUT)/tiny -o $(OUT)/out.png --trace $(OUT)/trace.json --report $(OUT)/report
 
 test: lint
 	$(BIN)/pytest -q -m "not slow" -n $(WORKERS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +28,11 @@ from ..passes.lower.program import lower_module
 from ..passes.overlap_prologues import OverlapPrologues
 from ..passes.pipeline import FLOAT_PIPELINE, PassRecord, run_passes, write_summary
 from ..passes.plan_scratchpad import plan_module
-from ..passes.quantise import Statistics, quantise
+from ..passes.quantise import Derived, Statistics, fetcher, quantise
 from ..passes.stage import Stage
 from .dpufile import save
 from .emit import Emitted, HostInputs, assemble
 
-F32 = npt.NDArray[np.float32]
 Shapes = Mapping[str, tuple[int, ...]]
 PRECISIONS = ("w8a8",)
 
@@ -58,7 +57,6 @@ class Compiled:
     fetch: Callable[[str, tuple[str, ...]], npt.NDArray[Any]]
     records: list[PassRecord]
     path: Path | None = None
-    derived: dict[str, F32] = field(default_factory=dict)
 
     @property
     def program(self) -> Program:
@@ -111,10 +109,8 @@ def compile_onnx(
     module, store, records = graph_of(onnx, part, shapes, dump_dir=dump_dir)
     host = _host_layouts(module)
     host_segments = [_segment(s) for s in segments(module)]
-    derived: dict[str, F32] = {}
-
-    def fetch(source: str, transform: tuple[str, ...]) -> npt.NDArray[Any]:
-        return derived[source] if source in derived else store.get(source, transform)
+    derived: Derived = {}
+    fetch = fetcher(store.get, derived)
 
     def run(passes: Sequence[Any]) -> None:
         records.extend(run_passes(module, passes, dump_dir=dump_dir, first=len(records) + 1))
@@ -137,7 +133,7 @@ def compile_onnx(
     program.host_segments = host_segments
     program.tables["quantised_graph"] = np.frombuffer(text.encode(), np.uint8)
     program.info.update({"part": part, "precision": "w8a8", "model_sha256": sha256(onnx)})
-    return Compiled(emitted, quantised, fetch, records, derived=derived)
+    return Compiled(emitted, quantised, fetch, records)
 
 
 def compile_folder(

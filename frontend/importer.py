@@ -18,7 +18,8 @@ from xdsl.ir import Block, Region
 from xdsl.utils.exceptions import VerifyException
 
 from ..errors import DpuError
-from ..ir.locations import node_loc
+from ..ir.dialects import verify
+from ..ir.locations import name_hint, node_loc
 from .build import ELEMENTS, Builder, Node, Value, tensor_type
 from .fold import fold
 from .onnx_load import Weights, load
@@ -55,7 +56,7 @@ def import_onnx(
     block = Block(arg_types=list(types.values()))
     builder = Builder(loaded, block)
     for (name, kind), arg in zip(types.items(), block.args, strict=True):
-        arg.name_hint = name
+        arg.name_hint = name_hint(name)
         arg.location = node_loc(loaded.file.name, name)
         dtype = next(_dtype(v) for v in loaded.graph.inputs if v.name == name)
         builder.values[name] = Value(name, kind.get_shape(), dtype, ssa=arg)
@@ -77,11 +78,7 @@ def import_onnx(
     )
     func.location = node_loc(loaded.file.name, part)
     module = ModuleOp([func])
-    try:
-        module.verify()
-    except VerifyException as e:
-        what = f"the imported graph breaks a rule\n{e}"
-        raise DpuError(str(path), what, hint="report this model", code="E104") from e
+    verify(module, "import")
     return module, loaded.store
 
 

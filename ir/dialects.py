@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from io import StringIO
 from typing import Any
 
@@ -16,28 +15,23 @@ from xdsl.utils.exceptions import ParseError, VerifyException
 
 from ..errors import DpuError
 from .graph import GRAPH_OPS
+from .locations import where
+from .qgraph import QGRAPH_OPS
 from .tensor import TENSOR_OPS
+from .tile import TILE
 
 
 def dialect() -> Dialect:
-    """The dialect `dpu`: graph, quantised graph and tensor operations."""
-    ops: list[type[Any]] = [*GRAPH_OPS, *TENSOR_OPS]
-    if find_spec("dpu.ir.qgraph"):
-        from .qgraph import QGRAPH_OPS
-
-        ops += QGRAPH_OPS
+    """The dialect `dpu`: tensor operations, the canonical graph and the quantised one."""
+    ops: list[type[Any]] = [*GRAPH_OPS, *QGRAPH_OPS, *TENSOR_OPS]
     return Dialect("dpu", ops, [])
 
 
 def context() -> Context:
     """A context that knows every operation of the project."""
     ctx = Context()
-    for each in (Builtin, Func, dialect()):
+    for each in (Builtin, Func, dialect(), TILE):
         ctx.load_dialect(each)
-    if find_spec("dpu.ir.tile"):
-        from .tile import TILE
-
-        ctx.load_dialect(TILE)
     return ctx
 
 
@@ -49,10 +43,36 @@ def parse_module(text: str, name: str = "<text>") -> ModuleOp:
     """
     try:
         module = Parser(context(), text, name).parse_module()
-        module.verify()
-    except (ParseError, VerifyException) as e:
-        raise DpuError(name, f"not a valid module\n{e}", hint="`dpuc passes` lists the operations", code="E201") from e
+    except ParseError as e:
+        raise DpuError(name, f"not a module\n{e}", hint="start from a dump of --dump-passes", code="E201") from e
+    verify(module, f"reading {name}")
     return module
+
+
+def verify(module: ModuleOp, after: str) -> None:
+    """Check every operation's rules.
+
+    Raises:
+        DpuError: one is broken; names the ONNX node, what went before and the rule.
+    """
+    for op in module.walk():
+        try:
+            op.verify(verify_nested_ops=False)
+        except (VerifyException, ValueError) as e:  # a rule that unpacks a shape of another rank: ValueError
+            raise DpuError(where(op), f"after {after}: {op.name}: {_innermost(e)}", code="E204") from e
+    try:
+        module.verify()
+    except VerifyException as e:
+        raise DpuError("module", f"after {after}: {_innermost(e)}", code="E204") from e
+
+
+def _innermost(error: BaseException) -> str:
+    """The rule itself: xDSL wraps it into a print of the whole module."""
+    while error.__cause__ is not None or error.__context__ is not None:
+        inner = error.__cause__ or error.__context__
+        assert inner is not None
+        error = inner
+    return str(error).strip()
 
 
 def print_module(module: ModuleOp, locations: bool = False) -> str:

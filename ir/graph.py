@@ -1,8 +1,8 @@
 """The graph dialect, canonical form: what a model computes, on samples x tokens x channels.
 
-Every activation is `tensor<B x T x C>`; an image is its pixels in row-major order as tokens, and operations that need the
-spatial size carry `height` and `width`. Weights are `dpu.param` operations: names, never data. Operations here are float;
-`qgraph.py` has the quantised ones that are lowered, `tensor.py` the ones that ONNX import produces.
+Every activation is `tensor<B x T x C>`; an image is its pixels in row-major order as tokens, and operations that need
+the spatial size carry `height` and `width`. Weights are `dpu.param` operations: names, never data. Operations here are
+float; `qgraph.py` has the quantised ones that are lowered, `tensor.py` the ones that ONNX import produces.
 Each operation keeps the ONNX nodes it came from in its location.
 """
 
@@ -67,7 +67,7 @@ def ints(attribute: Any) -> tuple[int, ...]:
 
 @irdl_op_definition
 class ParamOp(IRDLOperation):
-    """A parameter on disk: `source` names it in the weight store, `transform` says what the store applies when it reads.
+    """A parameter on disk: `source` names it in the weight store, `transform` is what the store applies on reading.
 
     Transforms are a list such as `["transpose"]`, `["reshape:320,4,3,3"]`, `["rows:0:1280"]`; see
     `frontend/weights.py`.
@@ -349,7 +349,8 @@ class ConcatOp(_Binary):
 class SinusoidOp(IRDLOperation):
     """`y = [cos(x f), sin(x f)]` with `f[i] = exp(-ln(10000) i / half)`: the sinusoidal embedding of a few scalars.
 
-    x is B x 1 x n; each of the n scalars gives 2 * half channels. It always runs on the host, in float32.
+    x is B x 1 x n, or 1 x 1 x n for all samples; each of the n scalars gives 2 * half channels. It always runs on the
+    host, in float32.
     """
 
     name = "dpu.sinusoid"

@@ -1,4 +1,4 @@
-"""The instruction set: 512-bit words as packed numpy records. Everything about words is generated from here."""
+"""The instruction set: 512-bit words as packed numpy records. Everything about words is generated from here.
 
 A program is one stream of words a tile. A word belongs to one engine, which executes its words in order; words of
 different engines are ordered only by semaphores. Words are stateless: all operands are in the word.

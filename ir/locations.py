@@ -6,6 +6,7 @@ gives new operations the fused locations of what they replace.
 
 from __future__ import annotations
 
+import re
 from abc import ABC
 from collections.abc import Sequence
 from typing import cast
@@ -43,6 +44,12 @@ def fuse(*locations: Attribute) -> LocationAttr:
         (only,) = parts
         return cast(LocationAttr, only)
     return FusedLoc(ArrayAttr(list(parts)), NoneAttr())
+
+
+def name_hint(name: str) -> str:
+    """A name as xDSL accepts it for a value: letters, digits, underscores."""
+    plain = re.sub(r"\W", "_", name, flags=re.ASCII)
+    return f"_{plain}" if plain[:1].isdigit() else plain or "_"
 
 
 def nodes_of(op: Operation) -> tuple[str, ...]:

@@ -197,8 +197,8 @@ class QLinearOp(IRDLOperation):
     """One or more linears of one input, with dynamic int8 for each token.
 
     The input is `layer_norm(x)` when gamma and beta are given, else `concat(x, x2)`. Sections are separate weights with
-    their own epilogue (`SECTION_KINDS`) and statistics (`STATS`). Operand `rows` is the row pair (with LayerNorm) or the
-    row maximum (without) that the producer left; without it the operation computes it. Results: for each section its
+    their own epilogue (`SECTION_KINDS`) and statistics (`STATS`). Operand `rows` is the row pair (with LayerNorm) or
+    the row maximum (without) that the producer left; without it the operation computes it. Results: for each section its
     value, then the scales of a `q8_head` section (B x heads x T float32) or the statistics it asks for.
     `k_scale` names the per-column scales of `q8_static` sections, one operand each.
     """

@@ -2,7 +2,7 @@
 
 A `tile.program` is one entry point. Its body is straight-line: the sequential execution of its operations, top to
 bottom, is the program's meaning, and instruction streams, semaphores and addresses are derived from it. One operation
-becomes one instruction word (an instruction is itself a nest of up to six loops, so there is nothing left to loop over).
+becomes one instruction word (an instruction is itself a nest of up to six loops, so nothing is left to loop over).
 
 `tile.section` opens a group of operations: the tile they run on, the graph operation they belong to, the stream (the
 guidance image or row half), the step and the phase. Sections are what the scheduler moves.
@@ -299,7 +299,7 @@ class Instruction(IRDLOperation):
 
 @irdl_op_definition
 class LoadOp(Instruction):
-    """DRAM to scratchpad. `dst` is the buffer, `src` the tensor (absent for FILL); fields `sram`, `offset` are relative."""
+    """DRAM to scratchpad. `dst` is the buffer, `src` the tensor (absent for FILL)."""
 
     name = "tile.load"
     OPCODE: ClassVar = Opcode.LOAD

@@ -11,7 +11,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from ..ir.graph import ParamOp, shape_of
-from ..ir.locations import fuse
+from ..ir.locations import fuse, name_hint
 from ..ir.tensor import ELEMENTWISE, ArgmaxOp, ConcatOp, ConstantOp, GatherNdOp, GatherOp, LinearOp, ReshapeOp
 from .host_segments import add_segment
 from .match import AddOp, tensor
@@ -31,9 +31,9 @@ class CutHost(ModulePass):
         for func in op.ops:
             if isinstance(func, FuncOp):
                 for each in list(func.body.block.ops):
-                    if isinstance(each, GatherOp):
+                    if isinstance(each, GatherOp) and isinstance(each.x.owner, ParamOp):
                         _cut_lookup(op, func, each)
-                    elif isinstance(each, GatherNdOp):
+                    elif isinstance(each, (GatherOp, GatherNdOp)):
                         _cut_pick(op, func, each)
                 remove_dead(func.body.block)
                 _drop_unused_integers(func)
@@ -54,7 +54,7 @@ def _cut_lookup(module: ModuleOp, func: FuncOp, gather: GatherOp) -> None:
             last, y, position = add, add.results[0], other.owner
     name = _arg_name(func, ids)
     arg = func.body.block.insert_arg(tensor(shape_of(y), gather.y), ids.index + 1)
-    arg.name_hint = f"{name}_embedded"
+    arg.name_hint = name_hint(f"{name}_embedded")
     arg.location = fuse(gather.location, last.location)
     _name_argument(func, arg.index, f"{name}.embedded")
     y.replace_all_uses_with(arg)
@@ -70,15 +70,15 @@ def _cut_lookup(module: ModuleOp, func: FuncOp, gather: GatherOp) -> None:
     )
 
 
-def _cut_pick(module: ModuleOp, func: FuncOp, pick: GatherNdOp) -> None:
+def _cut_pick(module: ModuleOp, func: FuncOp, pick: GatherOp | GatherNdOp) -> None:
     """`linear(x[b, end-of-text])` -> `linear(x)` of all tokens as a result; the host takes the row.
 
     The linear works on each token alone, so picking after it gives the same row.
     """
-    found = _pick_of(pick.indices)
+    found = _pick_of(pick)
     if found is None:
         return
-    ids, token = found
+    x, ids, token = found
     y: SSAValue = pick.y
     operations: list[Operation] = [pick]
     while y.has_one_use() and isinstance(use := next(iter(y.uses)).operation, (LinearOp, Cast)):
@@ -88,7 +88,6 @@ def _cut_pick(module: ModuleOp, func: FuncOp, pick: GatherNdOp) -> None:
     uses = [u for u in y.uses if isinstance(u.operation, ReturnOp)]
     if len(uses) != 1 or len(list(y.uses)) != 1 or last is None:
         return
-    x = pick.x
     for op in operations[1:]:
         kind = tensor((*shape_of(x)[:2], shape_of(op.results[0])[-1]), op.results[0])
         if isinstance(op, LinearOp):
@@ -107,14 +106,30 @@ def _cut_pick(module: ModuleOp, func: FuncOp, pick: GatherNdOp) -> None:
     add_segment(module, kind="pick", entry=func.sym_name.data, **arguments, **more)
 
 
-def _pick_of(indices: SSAValue) -> tuple[BlockArgument, int | None] | None:
-    """(ids, token) when the indices are (sample, place of the first `token`, or of the highest id)."""
-    concat = indices.owner
-    if not isinstance(concat, ConcatOp) or len(concat.xs) != 2:
+def _pick_of(pick: GatherOp | GatherNdOp) -> tuple[SSAValue, BlockArgument, int | None] | None:
+    """(x, ids, token) when the pick is row `place` of each sample of x: samples x tokens x channels.
+
+    Written as GatherND at (sample, place), or as Gather of the rows of all samples at `sample * tokens + place`.
+    """
+    samples = shape_of(pick.indices)[0]
+    x = pick.x
+    if isinstance(pick, GatherNdOp):
+        parts, step = list(pick.indices.owner.xs) if isinstance(pick.indices.owner, ConcatOp) else [], 1
+    else:
+        if not isinstance(x.owner, ReshapeOp) or not isinstance(pick.indices.owner, AddOp):
+            return None
+        x, parts = x.owner.x, sorted(pick.indices.owner.operands, key=lambda v: not isinstance(v.owner, ConstantOp))
+        step = shape_of(x)[1]
+    if len(parts) != 2 or len(shape_of(x)) != 3 or not isinstance(rows := parts[0].owner, ConstantOp):
         return None
-    rows, place = concat.xs[0].owner, _through(concat.xs[1]).owner
-    if not isinstance(rows, ConstantOp) or rows.floats() != [float(i) for i in range(shape_of(rows.y)[0])]:
+    found = _place_of(_through(parts[1]).owner)
+    if found is None or rows.floats() != [float(i * step) for i in range(samples)]:
         return None
+    return x, *found
+
+
+def _place_of(place: object) -> tuple[BlockArgument, int | None] | None:
+    """(ids, token) when the operation finds the first `token` in each row of ids, or the highest id."""
     if not isinstance(place, ArgmaxOp):
         return None
     source = _through(place.x)

@@ -15,12 +15,10 @@ from pathlib import Path
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.utils.arg_spec import parse_pipeline
-from xdsl.utils.exceptions import VerifyException
 
 from ..errors import DpuError
 from ..files import atomic_write
-from ..ir.dialects import context, print_module
-from ..ir.locations import where
+from ..ir.dialects import context, print_module, verify
 
 PASSES: dict[str, str] = {
     "recognise-activation": "recognise_activation:RecogniseActivation",
@@ -112,34 +110,6 @@ def make_pass(spec: str) -> ModulePass:
 def describe(name: str) -> str:
     """A pass in one sentence, from its docstring."""
     return (get_pass(name).__doc__ or "").strip().splitlines()[0]
-
-
-def list_passes() -> list[tuple[str, str]]:
-    """Every pass with its sentence, in the order of the registry."""
-    return [(name, describe(name)) for name in PASSES]
-
-
-def verify(module: ModuleOp, after: str) -> None:
-    """Check every operation's rules.
-
-    Raises:
-        DpuError: one is broken; names the ONNX node and the pass that broke it.
-    """
-    for op in module.walk():
-        try:
-            op.verify(verify_nested_ops=False)
-        except (VerifyException, ValueError) as e:  # a verifier that unpacks a shape of another rank: ValueError
-            raise DpuError(where(op), f"after {after}: {op.name}: {_reason(e)}", code="E204") from e
-    module.verify()
-
-
-def _reason(error: BaseException) -> str:
-    """The innermost message: xDSL wraps it into a print of the whole module."""
-    while error.__cause__ is not None or error.__context__ is not None:
-        inner = error.__cause__ or error.__context__
-        assert inner is not None
-        error = inner
-    return str(error).strip()
 
 
 def run_passes(

@@ -45,6 +45,7 @@ class _Ring:
     """One scratchpad of one tile: live intervals, sorted, and where the last buffer ended."""
 
     words: int
+    banks: int = 1
     live: list[tuple[int, int]] = field(default_factory=list)
     cursor: int = 0
 
@@ -68,7 +69,10 @@ class _Ring:
 
     def _take(self, at: int, size: int) -> int:
         insort(self.live, (at, at + size))
-        self.cursor = at + size
+        # Behind the last buffer; where several banks can work side by side, at the start of the next bank, so that
+        # what one engine fills is not in the bank that another reads.
+        bank = self.words // self.banks
+        self.cursor = at + size if self.banks == 1 else -(-(at + size) // bank) * bank % self.words
         return at
 
     def free(self, at: int, size: int) -> None:
@@ -109,7 +113,8 @@ def plan(program: ProgramOp, arch: Arch) -> None:
             tile, source = op.tile.value.data, op.source.data
         if isinstance(op, AllocOp):
             key = (tile, op.space)
-            ring = rings.setdefault(key, _Ring(words[op.space]))
+            banks = arch.buffers.acc.banks if op.space == "acc" else 1
+            ring = rings.setdefault(key, _Ring(words[op.space], banks))
             size = op.words.value.data
             at = ring.place(size)
             if at is None:

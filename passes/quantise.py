@@ -7,7 +7,8 @@ asked of the producer wherever it can give them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -51,20 +52,35 @@ class Statistics(Protocol):
     def centred_absmax(self, key: str) -> F32: ...
 
 
-@dataclass
-class Assumed:
-    """Statistics of a model nobody ran: every maximum is `value`. For estimates, where scales change no count."""
+@dataclass(frozen=True)
+class Folded:
+    """A stored parameter times a factor for each column: made when it is read."""
 
-    value: float = 1.0
-    width: dict[str, int] = field(default_factory=dict)
+    source: str
+    transform: tuple[str, ...]
+    factor: F32
 
-    def absmax(self, key: str) -> float:
-        return self.value
+    def read(self, fetch: Callable[[str, tuple[str, ...]], npt.NDArray[Any]]) -> F32:
+        """The parameter in float32, columns (the last dimension) multiplied."""
+        return np.asarray(fetch(self.source, self.transform)).astype(np.float32) * self.factor
 
-    def channel_absmax(self, key: str) -> F32:
-        return np.full(self.width.get(key, 1), self.value, np.float32)
 
-    centred_absmax = channel_absmax
+Derived = dict[str, "F32 | Folded"]
+"""Parameters that quantisation makes, by source."""
+
+
+def fetcher(
+    fetch: Callable[[str, tuple[str, ...]], npt.NDArray[Any]], derived: Derived
+) -> Callable[[str, tuple[str, ...]], npt.NDArray[Any]]:
+    """`fetch` extended by the parameters in `derived`."""
+
+    def read(source: str, transform: tuple[str, ...]) -> npt.NDArray[Any]:
+        found = derived.get(source)
+        if found is None:
+            return fetch(source, transform)
+        return found.read(fetch) if isinstance(found, Folded) else found
+
+    return read
 
 
 @dataclass(frozen=True)
@@ -79,7 +95,7 @@ class Quantise(ModulePass):
         quantise(op, load_arch(self.arch), None, {})
 
 
-def quantise(module: ModuleOp, arch: Arch, statistics: Statistics | None, derived: dict[str, F32]) -> None:
+def quantise(module: ModuleOp, arch: Arch, statistics: Statistics | None, derived: Derived) -> None:
     """Rewrite every function of `module`. Without statistics every maximum is taken as one.
 
     `derived` receives the arrays behind parameters with source `derived::...` (scales of keys and values).
@@ -131,7 +147,7 @@ class _Function:
         f: FuncOp,
         arch: Arch,
         statistics: Statistics | None,
-        derived: dict[str, F32],
+        derived: Derived,
         names: dict[Operation, str],
         returned_kv: dict[str, tuple[g.AttentionOp, str]],
         state: dict[str, Attribute],
@@ -431,8 +447,8 @@ class _Function:
                 [rows] if use_rows and rows is not None else [],
                 [norm.gamma] if norm is not None else [],
                 [norm.beta] if norm is not None else [],
-                [op.w for op in group],
-                [op.bias for op in group if op.bias is not None],
+                [self._smoothed(op, op.w) for op in group],
+                [self._smoothed(op, op.bias) for op in group if op.bias is not None],
                 [self.value(first.residual)] if first.residual is not None else [],
                 k_scales,
             ],
@@ -452,10 +468,38 @@ class _Function:
                 if attention is not None:
                     self._centre(op, attention, y, companion)
 
+    def smoothing(self, attention: g.AttentionOp) -> F32:
+        """A factor for each channel of an attention's queries and keys that makes their ranges equal.
+
+        Queries are divided by it and keys multiplied, so products do not change, and a head's one key scale serves all
+        its channels: `f = sqrt(max |q| / max |k|)`, between 1/16 and 16.
+        """
+        n = g.shape_of(attention.q)[2]
+        q_max, k_max = (np.maximum(self.channels(attention, r, n), np.float32(1e-6)) for r in ("q", "k"))
+        return np.clip(np.sqrt(q_max / k_max), 1 / 16, 16).astype(np.float32)
+
+    def _smoothed(self, op: g.LinearOp, value: SSAValue) -> SSAValue:
+        """A weight or bias that gives queries or keys, with the smoothing folded in."""
+        attention, role = self._role(op)
+        if attention is None or role not in ("q", "k") or self.statistics is None:
+            return value
+        owner = cast(g.ParamOp, value.owner)
+        factor = self.smoothing(attention)
+        factor = np.float32(1) / factor if role == "q" else factor
+        source = f"derived::{owner.source.data} {role} of {self.names[attention]}"
+        transform = tuple(t.data for t in owner.transform.data) if owner.transform else ()
+        self.derived[source] = Folded(owner.source.data, transform, factor)
+        new = g.ParamOp(properties={"source": StringAttr(source)}, result_types=[value.type])
+        self.emit(new, op)
+        return new.value
+
     def key_scales(self, attention: g.AttentionOp) -> F32:
         """One scale for each head of an attention's keys."""
         n, heads = g.shape_of(attention.k)[2], attention.heads.value.data
-        return scale_of(self.channels(attention, "k", n).reshape(heads, -1).max(axis=1))
+        k_max = self.channels(attention, "k", n)
+        if self.statistics is not None:
+            k_max = k_max * self.smoothing(attention)
+        return scale_of(k_max.reshape(heads, -1).max(axis=1))
 
     def _centre(self, op: g.LinearOp, attention: g.AttentionOp, v: SSAValue, stats: SSAValue) -> None:
         b, t, n = g.btc(op.y, "y")
@@ -542,7 +586,7 @@ class _Function:
         for arg, name in list(zip(self.block.args, argument_names(self.f), strict=True)):
             if name in self.returned_kv:
                 self._retype(arg, i8)
-            elif name in self.state and g.shape_of(arg)[1] == 1:
+            elif (name in self.state and g.shape_of(arg)[1] == 1) or _is_time_embedding(arg):
                 self._retype(arg, f32)
             elif not name.endswith(".mu"):
                 self._retype(arg, f16)
@@ -558,6 +602,10 @@ class _Function:
         arg.replace_all_uses_with(new)
         self.block.erase_arg(arg)
         set_argument_names(self.f, names)
+
+
+def _is_time_embedding(value: SSAValue) -> bool:
+    return any(isinstance(u.operation, q.QConvOp) and u.operation.temb is value for u in value.uses)
 
 
 _RULES: dict[type[Operation], Any] = {

@@ -50,7 +50,7 @@ class ErfGelu(LocatedPattern):
             return
         factors = [v for v in op.operands if v.owner is not inner] + list(inner.operands)
         half = next((v for v in factors if _near(scalar(v), 0.5)), None)
-        gate = next((v for v in factors if isinstance(v.owner, AddOp)), None)
+        gate = next((v for v in factors if isinstance(v.owner, AddOp) and op_and(v.owner, Erf)), None)
         x = next((v for v in factors if v is not half and v is not gate), None)
         if len(factors) != 3 or half is None or gate is None or x is None:
             return

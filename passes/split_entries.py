@@ -12,7 +12,7 @@ from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 
 from ..ir.graph import ParamOp, SinusoidOp
-from ..ir.locations import nodes_of
+from ..ir.locations import name_hint, nodes_of
 from .host_segments import add_segment
 
 NAME = "dpu.name"
@@ -48,7 +48,7 @@ class _Entry:
     def argument(self, of: SSAValue, name: str, attrs: DictionaryAttr | None = None) -> None:
         """A new argument that stands for `of`."""
         arg = self.block.insert_arg(of.type, len(self.block.args))
-        arg.name_hint = name.replace(".", "_")
+        arg.name_hint = name_hint(name)
         arg.location = of.location if isinstance(of, BlockArgument) else of.owner.location  # type: ignore[union-attr]
         known = attrs.data if attrs else {}
         self.arg_attrs.append(DictionaryAttr({**known, NAME: StringAttr(name)}))
@@ -172,12 +172,12 @@ class _Split:
         return name.data if isinstance(name, StringAttr) else arg.name_hint or f"arg{arg.index}"
 
     def _value_name(self, op: Operation, entry: _Entry) -> str:
-        """A crossing value is named after its layer: from its weights, else from its ONNX node."""
+        """A crossing value is named after its layer: from its weights, else from its ONNX node's path."""
         for v in op.operands:
-            if isinstance(v.owner, ParamOp):
+            if isinstance(v.owner, ParamOp) and v.owner.source.data.endswith(".weight"):
                 return v.owner.source.data.partition("::")[2].removesuffix(".weight")
-        nodes = nodes_of(op)
-        return nodes[-1].strip("/").replace("/", ".") if nodes else f"{entry.name}.{len(entry.results)}"
+        path = next((n.strip("/").rpartition("/")[0] for n in nodes_of(op)), "")
+        return path.replace("/", ".") or f"{entry.name}.{len(entry.results)}"
 
     def _replace(self, entries: list[_Entry], step: _Entry, last: ReturnOp) -> None:
         funcs = []

@@ -8,12 +8,10 @@ import zipfile
 from importlib.util import find_spec
 from pathlib import Path
 
-import pytest
 
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.mark.slow
 def test_wheel_carries_data_and_nothing_generic(tmp_path: Path) -> None:
     if find_spec("build") is None:
         pytest.skip("needs the package 'build'")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from xdsl.ir import Operation, SSAValue
 
+from ...errors import DpuError
 from ...ir.arch import Arch
 from ...ir.tile import ITEM_BYTES, DramOp, SectionOp
 from ..tiling import Unit, part_index, row_blocks, units
@@ -71,6 +72,23 @@ class Lowering:
         if value not in self.tensors:
             self.tensors[value] = self.declare(f"{self.source}{suffix}", dtype, shape)
         return self.tensors[value]
+
+    def operand(self, value: SSAValue, dtype: str = "f16") -> DramOp:
+        """The DRAM tensor of an operand that is read as `dtype`.
+
+        Raises:
+            DpuError: it is stored as something else.
+        """
+        dram = self.tensors[value]
+        if dram.dtype.data != dtype:
+            raise DpuError(
+                self.source,
+                f"reads '{dram.sym_name.data}' as {dtype}, but it is stored as {dram.dtype.data}",
+                why="a one-token tensor that is returned or added to an image is float32, other operands are float16",
+                hint="compute it twice, or keep one of its readers on the host",
+                code="E228",
+            )
+        return dram
 
     def run(self, groups: list[list[Unit]], template: Template) -> None:
         """Write the sections of one graph operation: group by group, block by block, tile by tile."""

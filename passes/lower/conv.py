@@ -105,7 +105,7 @@ class ConvLowering:
         self.plan = plan_conv(op, low.source, low.arch)
         self.out_width = conv_out_size(op)[1]
         self.parts = self.plan.parts(self.samples, low.arch.tiles)
-        self.sources = [low.tensors[op.x]] + ([low.tensors[op.x2]] if op.x2 else [])
+        self.sources = [low.operand(op.x, "i8")] + ([low.operand(op.x2, "i8")] if op.x2 else [])
         self.widths = [btc(op.x, "x")[2]] + ([btc(op.x2, "x2")[2]] if op.x2 else [])
         self.nt = low.tiles_of(self.n)
         self._constants()
@@ -191,16 +191,18 @@ class ConvLowering:
         e.load(vectors, dram, 4 * g * c, (2,), (pitch(dram),), (g * c,), offset=4 * t0 * c)
         factors: dict[str, Factor] = {"a1": Col(vectors), "b1": Col(vectors, g * c)}
         if self.op.temb is not None:
-            source = self.low.tensors[self.op.temb]
+            source = self.low.operand(self.op.temb, "f32")
             temb = e.alloc("param", g * c)
             e.load(temb, source, 4 * valid, offset=at(source, unit.b, 0, t0 * c))
             factors["b2"] = Col(temb)
+        s = self.plan.step
+        token = (s * rect.y + phase.py) * self.out_width + s * rect.x + phase.px
         residual: View | None = None
         if self.op.residual is not None:
-            source = self.low.tensors[self.op.residual]
+            source = self.low.operand(self.op.residual)
             residual = View(e.alloc("vbuf", pixels * g), Format.F16, g, 1)
-            strides = (pitch(source), self.out_width * pitch(source))
-            offset = at(source, unit.b, rect.y * self.out_width + rect.x, t0 * c)
+            strides = (s * pitch(source), s * self.out_width * pitch(source))
+            offset = at(source, unit.b, token, t0 * c)
             e.load(residual.buf, source, 2 * valid, (rect.nx, rect.ny), strides, (g, g * rect.nx), offset=offset)
         d = View(e.alloc("vbuf", pixels * g), Format.F16, g, 1)
         red: Red | None = None
@@ -208,9 +210,7 @@ class ConvLowering:
             red = Red(Reduce.SUM_SQ, e.alloc("param", 2 * g * c), columns=True)
         op2 = Op2.ADD if residual is not None else Op2.NONE
         e.vec(View(acc, Format.I32, 1, pixels), d, pixels, g, tail, op2=op2, b=residual, red=red, **factors)
-        s = self.plan.step
         strides = (s * pitch(self.out), s * self.out_width * pitch(self.out))
-        token = (s * rect.y + phase.py) * self.out_width + s * rect.x + phase.px
         offset = at(self.out, unit.b, token, t0 * c)
         e.store(self.out, d.buf, 2 * valid, (rect.nx, rect.ny), strides, (g, g * rect.nx), offset=offset)
         if self.stats is not None and red is not None:

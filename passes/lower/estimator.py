@@ -22,7 +22,7 @@ from ...ir.isa import Opcode, records
 from ...ir.macs import macs
 from ...ir.naming import op_names
 from ...ir.signature import argument_names, result_names
-from ...ir.tile import BufferType, Instruction
+from ...ir.tile import BufferType, DramOp, Instruction, LoadOp
 from ..tiling import Unit
 from .constants import ConstantPool
 from .context import Lowering, Template
@@ -58,7 +58,10 @@ class CountingEmitter(Emitter):
         return buffer
 
     def add(self, kind: type[Instruction], operands: Mapping[str, SSAValue], fields: Mapping[str, Any]) -> None:
-        self.rows[kind.OPCODE].append(fields)
+        source = operands.get("src")
+        owner = source.owner if source is not None and kind is LoadOp else None
+        shared = isinstance(owner, DramOp) and owner.kind.data == "const"
+        self.rows[kind.OPCODE].append({**fields, "shared": shared})
 
 
 @dataclass
@@ -160,7 +163,11 @@ def _cost(op: Operation, arch: Arch, rows: Rows) -> OpEstimate:
     load, store = (
         max(int(np.ceil(m.bytes.sum() / arch.dram.port_bytes_per_cycle)), int(cost.dma_floor(m).sum())) for m in moved
     )
-    bus = int(np.ceil(data * arch.tiles / arch.dram.bytes_per_cycle))
+    total = data * arch.tiles
+    if arch.l2_bytes:
+        constants = np.array([bool(r["shared"]) for r in rows[Opcode.LOAD]], np.bool_)
+        total -= int(moved[0].bytes[constants].sum()) * (arch.tiles - 1)
+    bus = int(np.ceil(total / arch.dram.bytes_per_cycle))
     fill = arch.dram.latency + arch.latency.load + arch.latency.mxu + arch.latency.vpu + arch.latency.store
     busiest = max(mxu, vpu, load, store, bus)
     return OpEstimate(
@@ -172,7 +179,7 @@ def _cost(op: Operation, arch: Arch, rows: Rows) -> OpEstimate:
         vpu=vpu,
         load=max(load, bus),
         store=store,
-        bytes=data * arch.tiles,
+        bytes=total,
         words=sum(len(r) for r in rows.values()),
         cycles=busiest + (fill if busiest < 4 * fill else 0),
     )

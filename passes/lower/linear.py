@@ -35,12 +35,20 @@ class SectionPlan:
     blocks: Blocks
 
 
+def linear_grid(op: QLinearOp) -> tuple[int, int]:
+    """(samples, tokens) as lowered. What belongs to samples, such as statistics, keeps them apart."""
+    samples, tokens, _ = btc(op.x, "x")
+    plain = op.rows is None and all(s.data == "none" for s in op.stats.data)
+    plain = plain and all(k.data != "q8_head" for k in op.kinds.data)
+    return grid(samples, tokens) if plain else (samples, tokens)
+
+
 def plan_linear(op: QLinearOp, where: str, arch: Arch) -> list[SectionPlan]:
     """Blocks of every section; all sections share the rows of a block."""
     c = arch.cols
     sources = [btc(op.x, "x")[2]] + ([btc(op.x2, "x2")[2]] if op.x2 else [])
     kt = sum(-(-k // c) for k in sources)
-    samples, tokens = grid(*btc(op.x, "x")[:2])
+    samples, tokens = linear_grid(op)
     most = max((u.hi - u.lo for group in all_units(samples, tokens, arch) for u in group), default=1)
     plans: list[SectionPlan] = []
     for w, kind, stats in zip(op.weights, op.kinds.data, op.stats.data, strict=True):
@@ -83,11 +91,10 @@ class LinearLowering:
 
     def __init__(self, low: Lowering, op: QLinearOp) -> None:
         self.low, self.op, self.arch = low, op, low.arch
-        self.samples, self.tokens = grid(*btc(op.x, "x")[:2])
-        flattened = (self.samples, self.tokens) != btc(op.x, "x")[:2]
-        self.supplied = low.tensors[op.rows] if op.rows is not None and not flattened else None
+        self.samples, self.tokens = linear_grid(op)
+        self.supplied = low.tensors[op.rows] if op.rows is not None else None
         self.plans = plan_linear(op, low.source, low.arch)
-        self.sources = [low.tensors[op.x]] + ([low.tensors[op.x2]] if op.x2 else [])
+        self.sources = [low.operand(op.x)] + ([low.operand(op.x2)] if op.x2 else [])
         self.widths = [btc(op.x, "x")[2]] + ([btc(op.x2, "x2")[2]] if op.x2 else [])
         self.source_tiles = [low.tiles_of(k) for k in self.widths]
         self.kt = sum(self.source_tiles)
@@ -371,7 +378,7 @@ class LinearLowering:
                 table = self.low.tables[unit.tile][GATE[self.op.act.data]]
                 extra.update(func=Function.GATE_MUL, table=table)
             if self.op.residual is not None:
-                source = self.low.tensors[self.op.residual]
+                source = self.low.operand(self.op.residual)
                 res = e.alloc("vbuf", rows * g)
                 offset = at(source, unit.b, lo, panel.t0 * c)
                 e.load(res, source, 2 * panel.valid, (rows,), (pitch(source),), (g,), offset=offset)

@@ -126,7 +126,7 @@ def stat_chunk(tiles: int, vbuf_words: int) -> int:
 def lower_centre(low: Lowering, op: QCentreOp, work: bool = True) -> None:
     b, t, n = btc(op.v, "v")
     out, mu = low.result(op.y, "i8", (b, t, n)), low.result(op.mu, "f32", (b, 1, n), ".mu")
-    scale, stats, v = op.scale, low.tensors[op.stats], low.tensors[op.v]
+    scale, stats, v = op.scale, low.operand(op.stats, "f32"), low.operand(op.v)
     scales = low.pool.add(
         f"{low.source}.scale", "f32", (1, 1, n), lambda: (np.float32(1) / low.pool.param(scale)).astype(np.float32)
     )
@@ -155,7 +155,7 @@ def lower_group_norm(low: Lowering, op: QGroupNormOp, work: bool = True) -> None
     dtype = "i8" if op.scale is not None else "f16"
     out = low.result(op.y, dtype, (b, t, c))
     row_max = low.result(op.row_max, "f32", (b, 1, t), ".row_max") if op.row_max is not None else None
-    sources = [low.tensors[op.x]] + ([low.tensors[op.x2]] if op.x2 else [])
+    sources = [low.operand(op.x)] + ([low.operand(op.x2)] if op.x2 else [])
     stats = [low.tensors[op.stats]] + ([low.tensors[op.stats2]] if op.stats2 else [])
     widths = [shape_of(op.x)[2]] + ([shape_of(op.x2)[2]] if op.x2 else [])
     gamma, beta, pool = op.gamma, op.beta, low.pool

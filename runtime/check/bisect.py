@@ -60,7 +60,7 @@ def _summary(program: Program, found: Difference) -> list[str]:
     for i, (t, shadow) in enumerate(zip(row.tensors, found.actual, strict=True)):
         lines.append(f"result {i}: {t.name}, {t.dtype} {'x'.join(map(str, t.shape))}")
         if t.ok or t.first is None:
-            lines.append("  equal")
+            lines.append(f"  {t.note or 'equal'}")
             continue
         lines.append(f"  {t.differing} of {t.elements} elements differ, {t.unwritten} were never stored")
         lines.append(f"  first at {list(t.first)}: simulator {t.actual!r}, interpreter {t.expected!r}")

@@ -34,10 +34,10 @@ from .shadow import DTYPES, POISON, Array, Shadow
 def _compare(name: str, expected: Array, shadow: Shadow) -> TensorRow:
     actual = shadow.values()
     if expected.shape != actual.shape or expected.dtype != actual.dtype:
-        raise DpuError(
-            name,
-            f"is {expected.dtype} {expected.shape} by the graph but {actual.dtype} {actual.shape} in DRAM",
-            code="E440",
+        note = f"{expected.dtype} {list(expected.shape)} by the graph, {actual.dtype} {list(actual.shape)} in DRAM"
+        size = actual.size
+        return TensorRow(
+            name=name, dtype=shadow.dtype, shape=shadow.shape, elements=size, differing=size, unwritten=0, note=note
         )
     bits = np.dtype(f"u{actual.dtype.itemsize}")
     absent = shadow.absent()
@@ -79,6 +79,7 @@ class _EntryCheck:
             tags, counts = np.unique(stream["tag"][stream["opcode"] == int(Opcode.STORE)], return_counts=True)
             for tag, count in zip(tags.tolist(), counts.tolist(), strict=True):
                 self.left[tag] += count
+        self.ops = {op.tag: op for op in lowered.ops}
         self.queue: deque[LoweredOp] = deque(lowered.ops)
         self.results = {d.tensor: n for n, d in lowered.outputs.items()}
         self.reads: Counter[SSAValue] = Counter()
@@ -99,18 +100,19 @@ class _EntryCheck:
         while self.queue and not self.left[self.queue[0].tag]:
             self._finish(self.queue.popleft())
 
-    def finish(self) -> None:
-        """Compare what is left: everything has run, or the program stopped."""
+    def finish(self, stopped: bool) -> None:
+        """Compare what is left; if the program stopped, up to the first operation that is not whole."""
         while self.queue:
             self._finish(self.queue.popleft())
+            if stopped and not self.check.rows[-1].ok:
+                break
 
     def _of(self, tag: int) -> list[Shadow]:
         """Shadows of an operation's results, made when it first stores."""
         if tag not in self.shadows:
-            op = next((o for o in self.queue if o.tag == tag), None)
             places = self.check.emitted.places
-            outputs = op.outputs if op is not None else ()
-            self.shadows[tag] = [Shadow.of(d, places[d.tensor]) for d in outputs if d.tensor in places]
+            outputs = self.ops[tag].outputs if tag in self.ops else ()
+            self.shadows[tag] = [Shadow.of(d, places[d.tensor]) for d in outputs]
         return self.shadows[tag]
 
     def _finish(self, op: LoweredOp) -> None:
@@ -185,7 +187,7 @@ class _Check:
             self.machine.run(run.words, run.on_store, entry.name)
         except DpuError as e:
             self.error = e.text()
-        run.finish()
+        run.finish(bool(self.error))
 
 
 def entry_order(emitted: Emitted) -> list[Entry]:

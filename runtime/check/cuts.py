@@ -14,7 +14,7 @@ import numpy.typing as npt
 from ...ir.arch import Arch
 from ...ir.graph import btc, conv_out_size
 from ...ir.qgraph import QConvOp, QLinearOp
-from ...passes.lower.context import grid, stat_parts
+from ...passes.lower.context import stat_parts
 from ...passes.lower.conv import plan_conv
 from ...passes.lower.linear import plan_linear
 from ...passes.lower.rowwise import stat_chunk
@@ -37,7 +37,7 @@ class Cuts:
         """Tokens of each partial of each sample, in order."""
         samples, tokens, _ = btc(op.x, "x")
         rows = plan_linear(op, op.name, self.arch)[0].blocks.rows
-        parts = stat_parts(*grid(samples, tokens), self.arch.tiles, rows)
+        parts = stat_parts(samples, tokens, self.arch.tiles, rows)
         return [[np.arange(lo, hi) for lo, hi in parts[b]] for b in sorted(parts)]
 
     def conv(self, op: QConvOp) -> list[list[Rows]]:

@@ -21,6 +21,7 @@ class TensorRow(_Model):
     first: tuple[int, int, int] | None = None
     expected: float | None = None  # the interpreter's value there
     actual: float | None = None  # the simulator's
+    note: str = ""  # why elements cannot be compared
     db: float | None = None  # 10 log10 of signal over difference; None when equal or not finite
 
     @property
@@ -84,6 +85,8 @@ class CheckReport(_Model):
 
 def _describe(t: TensorRow) -> str:
     text = f"{t.name}: {t.differing} of {t.elements} elements differ"
+    if t.note:
+        text += f", {t.note}"
     if t.unwritten:
         text += f", {t.unwritten} were never stored"
     if t.first is not None:

@@ -36,6 +36,7 @@ def run_app(app: typer.Typer, name: str) -> None:
     """Run a command and exit: 2 with the text of a `DpuError`, its traceback with `--debug` only."""
     # Before torch and ONNX Runtime are loaded: waiting threads that spin starve whoever shares the cores.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # it warns about image packages that nothing here uses
     debug = "--debug" in sys.argv
     arguments = [a for a in sys.argv[1:] if a != "--debug"]
     try:

@@ -9,38 +9,48 @@ import typer
 
 
 def compile_model(
-    model: Annotated[Path, typer.Argument(help="An exported pipeline folder or one ONNX file.")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="The .dpu to write.")],
-    arch: Annotated[str, typer.Option(help="Name of a shipped arch or path of a JSON file.")] = "dpu_tiny",
+    model: Annotated[Path, typer.Argument(help="An exported pipeline folder or one UNet ONNX file.")],
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="The .dpu to write.")] = None,
+    arch: Annotated[str, typer.Option(help="A shipped arch or the path of a JSON file.")] = "dpu_tiny",
     precision: Annotated[str, typer.Option(help="w8a8.")] = "w8a8",
     calibration: Annotated[Path | None, typer.Option(help="What `dpuc calibrate` wrote.")] = None,
     size: Annotated[str | None, typer.Option(help="WIDTHxHEIGHT in pixels; default: the model's.")] = None,
+    batch: Annotated[int, typer.Option(help="Samples a forward: 2 for one image with guidance.")] = 2,
+    shape: Annotated[list[str] | None, typer.Option(help="Open dimensions of one ONNX file: NAME=AxBxC.")] = None,
     dump_passes: Annotated[Path | None, typer.Option(help="Folder for the text after each pass.")] = None,
-    shape: Annotated[list[str] | None, typer.Option(help="One ONNX file: NAME=AxBxC of an input; repeatable.")] = None,
+    check: Annotated[bool, typer.Option("--check", help="Compare every value with the interpreter.")] = False,
+    bisect: Annotated[Path | None, typer.Option(help="--check, and write the first difference here.")] = None,
+    estimate: Annotated[bool, typer.Option("--estimate", help="Only say what an image would cost.")] = False,
+    steps: Annotated[int, typer.Option(help="Denoising steps of the estimated image.")] = 20,
 ) -> None:
     """What program computes this model on that device?
 
     \b
     Examples:
-      dpuc compile out/tiny --calibration out/calib.safetensors -o out/tiny.dpu
-      dpuc compile out/tiny --arch dpu_f2 --size 64x64 --calibration out/calib.safetensors -o out/f2.dpu
+      dpuc compile out/tiny --calibration out/calib.safetensors --size 64x64 -o out/tiny.dpu --check
+      dpuc compile configs/workload/sdxl_base --arch dpu_f2,dpu_32tops,dpu_asic --estimate
     """
-    from ..texts import parse_shape
+    from ..compiling import compile_text, estimate_text, parse_shapes
     from .common import check_output, parse_size
 
     check_output(out)
     check_output(dump_passes, folder=True)
-    sides, shapes = parse_size(size), dict(map(parse_shape, shape or []))
-    from ...codegen.driver import compile_folder
-
-    compiled = compile_folder(
+    check_output(bisect, folder=True)
+    if estimate:
+        typer.echo(estimate_text(model, arch, steps))
+        return
+    text, ok = compile_text(
         model,
-        arch=arch,
-        precision=precision,
-        calibration=calibration,
-        size=sides,
-        shapes=shapes,
-        out=out,
-        dump_dir=dump_passes,
+        arch,
+        precision,
+        calibration,
+        parse_size(size),
+        batch,
+        parse_shapes(shape or []),
+        out,
+        dump_passes,
+        check,
+        bisect,
     )
-    typer.echo(compiled.summary())
+    typer.echo(text)
+    raise typer.Exit(0 if ok else 1)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from xdsl.dialects.builtin import TensorType, f32
 from xdsl.ir import Block
 
+
 def canonical(shape: tuple[int, int, int]) -> Block:
     """A block whose argument is a canonical value."""
     return Block(arg_types=[TensorType(f32, list(shape))])

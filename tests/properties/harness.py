@@ -24,7 +24,7 @@ from dpu.ir.container import Base, Entry, Slot
 from dpu.ir.dialects import parse_module
 from dpu.ir.isa import Words
 from dpu.passes.calibration import Calibration
-from dpu.passes.quantise import quantise
+from dpu.passes.quantise import Derived, fetcher, quantise
 from dpu.runtime.calibrate import Statistics
 from dpu.runtime.float_interpreter import FloatInterpreter
 from dpu.simulator.machine import Machine
@@ -135,7 +135,7 @@ class Net:
         eps: float = 1e-5,
     ) -> Value:
         channels = x.shape[2] + (x2.shape[2] if x2 else 0)
-        text = f"group_norm {x}{_optional('concat', x2)}, {gamma}, {beta} groups {groups} eps {eps:e}"
+        text = f"group_norm {x}{_optional('concat', x2)}, {gamma}, {beta} groups {groups} eps {eps:e} : f64"
         text += f' act "{act}"' if act else ""
         return self._op(text, [x, gamma, beta], (*x.shape[:2], channels))
 
@@ -154,8 +154,9 @@ class Net:
         prob_bits: int = 8,
         causal: bool = False,
     ) -> Value:
-        text = f"attention {q}, {k}, {v} heads {heads} scale {scale!r} key_block {key_block} prob_bits {prob_bits} : i64"
-        return self._op(text + (" causal" if causal else ""), [q, k, v], q.shape)
+        text = f"attention {q}, {k}, {v} heads {heads} scale {scale!r} key_block {key_block}"
+        text += f" prob_bits {prob_bits} : i64" + (" causal" if causal else "")
+        return self._op(text, [q, k, v], q.shape)
 
     def silu(self, x: Value) -> Value:
         return self._op(f"silu {x}", [x], x.shape)
@@ -238,10 +239,9 @@ def compile_net(net: Net, arch: Arch | str, inputs: Mapping[str, npt.ArrayLike])
     statistics = Statistics(module)
     interpreter = FloatInterpreter(module, _Arrays(net.arrays))
     reference = interpreter.run("f", rounded, observe_inputs=statistics.operands)
-    derived: dict[str, F32] = {}
+    derived: Derived = {}
     quantise(module, arch, Calibration({}, statistics.tensors), derived)
-    weights = _Arrays({**net.arrays, **derived})
-    emitted = emit(module, arch, weights.get, {}, {})
+    emitted = emit(module, arch, fetcher(_Arrays(net.arrays).get, derived), {}, {})
     timing = simulate(arch, emitted.program.words["f"], "f")
     assert timing.cycles > 0
     return Compiled(arch, emitted, rounded, reference, timing.cycles)

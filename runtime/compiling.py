@@ -1,0 +1,95 @@
+"""`dpuc compile` as one function: compile, check against the independent interpreter, or only estimate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from ..codegen.driver import Compiled, compile_folder
+from ..errors import DpuError
+from ..ir.arch import load_arch
+from ..ir.container import Base
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+def compile_text(
+    model: Path,
+    arch: str,
+    precision: str,
+    calibration: Path | None,
+    size: tuple[int, int],
+    batch: int,
+    shapes: Shapes,
+    out: Path | None,
+    dump_dir: Path | None,
+    check: bool,
+    bisect: Path | None,
+) -> tuple[str, bool]:
+    """What to print, and whether the check (if there was one) found every value equal.
+
+    Raises:
+        DpuError: see `compile_folder` and `check`.
+    """
+    compiled = compile_folder(
+        model,
+        arch=arch,
+        precision=precision,
+        calibration=calibration,
+        size=size,
+        batch=batch,
+        shapes=shapes,
+        out=out,
+        dump_dir=dump_dir,
+    )
+    text = compiled.summary()
+    if not check and bisect is None:
+        return text, True
+    report, ok = check_text(compiled, bisect)
+    return f"{text}\n{report}", ok
+
+
+def check_text(compiled: Compiled, bisect: Path | None) -> tuple[str, bool]:
+    """Run every entry on the simulator with seeded inputs and compare each operation with the interpreter."""
+    from .check.compare import check
+
+    rng = np.random.default_rng(0)
+    inputs = {
+        slot.name: rng.standard_normal(slot.shape).astype(np.float32)
+        for entry in compiled.program.entries
+        for slot in entry.inputs
+        if slot.base == Base.IO
+    }
+    report = check(compiled.emitted, compiled.fetch, inputs, bisect=bisect)
+    return f"check: {report.text()}", report.ok
+
+
+def estimate_text(model: Path, archs: str, steps: int) -> str:
+    """The estimate of a folder of graphs on archs named with commas between them."""
+    from ..codegen.estimate import estimate_folder
+
+    if not model.is_dir():
+        raise DpuError(str(model), "no such folder", hint="configs/workload/sdxl_base has the graphs", code="E102")
+    return estimate_folder(model, [load_arch(a.strip()) for a in archs.split(",")], steps)
+
+
+def parse_shapes(texts: list[str]) -> dict[str, tuple[int, ...]]:
+    """`["sample=2x4x16x16"]` as shapes by input name.
+
+    Raises:
+        DpuError: a text is no NAME=AxBxC.
+    """
+    shapes = {}
+    for text in texts:
+        name, _, dims = text.partition("=")
+        try:
+            shapes[name] = tuple(int(d) for d in dims.split("x"))
+        except ValueError as e:
+            raise DpuError(
+                f"--shape {text}", "not NAME=AxBxC", hint="such as --shape sample=2x4x128x128", code="E501"
+            ) from e
+        if not name or min(shapes[name]) < 1:
+            raise DpuError(f"--shape {text}", "every dimension must be at least 1", code="E501")
+    return shapes
