@@ -41,7 +41,10 @@ test-slow: $(STAMP)
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy .
+	# mypy names a package after its folder; a checkout may be called anything, so it sees the root as `dpu`.
+	mkdir -p .venv/lint && ln -sfn ../.. .venv/lint/dpu
+	cd .venv/lint && ../bin/mypy --config-file ../../pyproject.toml --cache-dir ../../.mypy_cache \
+	  --exclude '/(tests|build|dist|out)/' dpu
 
 clean:
 	rm -rf .venv build dist *.egg-info $(OUT) .mypy_cache .ruff_cache .hypothesis

@@ -3,8 +3,8 @@
 `codegen/dpufile.py` writes and reads it as a safetensors file.
 
 Base registers: `CONST` weights and parameters, read only; `WORK` activations of one entry, dead after it; `STATE`
-tensors that one entry writes and another reads (cached cross-attention K and V, time embeddings); `IO` inputs and outputs that
-the host writes and reads.
+tensors that one entry writes and another reads (cached cross-attention K and V, time embeddings); `IO` inputs and
+outputs that the host writes and reads.
 """
 
 from __future__ import annotations

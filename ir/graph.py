@@ -19,7 +19,7 @@ from xdsl.dialects.builtin import (
     TensorType,
     UnitAttr,
 )
-from xdsl.ir import Attribute, Dialect, SSAValue
+from xdsl.ir import Attribute, Dialect, Operation, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
@@ -364,7 +364,7 @@ class SinusoidOp(IRDLOperation):
     assembly_format = "$x `half` $half attr-dict `:` type($x) `->` type($y)"
 
 
-GRAPH_OPS = [
+GRAPH_OPS: list[type[Operation]] = [
     ParamOp,
     LinearOp,
     ConvOp,

@@ -198,8 +198,8 @@ class QLinearOp(IRDLOperation):
 
     The input is `layer_norm(x)` when gamma and beta are given, else `concat(x, x2)`. Sections are separate weights with
     their own epilogue (`SECTION_KINDS`) and statistics (`STATS`). Operand `rows` is the row pair (with LayerNorm) or
-    the row maximum (without) that the producer left; without it the operation computes it. Results: for each section its
-    value, then the scales of a `q8_head` section (B x heads x T float32) or the statistics it asks for.
+    the row maximum (without) that the producer left; without it the operation computes it. Results: for each section
+    its value, then the scales of a `q8_head` section (B x heads x T float32) or the statistics it asks for.
     `k_scale` names the per-column scales of `q8_static` sections, one operand each.
     """
 
@@ -245,7 +245,8 @@ class QLinearOp(IRDLOperation):
             _expect(kind.data in SECTION_KINDS, f"section kind '{kind.data}' is none of {', '.join(SECTION_KINDS)}")
         for s in self.stats.data:
             _expect(s.data in STATS, f"statistics '{s.data}' are none of {', '.join(STATS)}")
-        results = sum(1 + (k.data == "q8_head" or s.data != "none") for k, s in zip(self.kinds.data, self.stats.data, strict=True))
+        sections = zip(self.kinds.data, self.stats.data, strict=True)
+        results = sum(1 + (k.data == "q8_head" or s.data != "none") for k, s in sections)
         _expect(len(self.results_) == results, f"{len(self.results_)} results, sections give {results}")
         _expect((self.gamma is None) == (self.beta is None) == (self.eps is None), "gamma, beta, eps come together")
 

@@ -531,11 +531,6 @@ TENSOR_OPS: list[type[Any]] = [
 """The import-level operations; `ir/dialects.py` joins them with the others into the dialect `dpu`."""
 
 
-def is_op(value: SSAValue, name: str) -> bool:
-    """Whether a value is the result of the element-wise operation `name`."""
-    return isinstance(value.owner, ELEMENTWISE[name])
-
-
 def elementwise(name: str, *operands: SSAValue, result: Attribute) -> Any:
     """A new element-wise operation."""
     return ELEMENTWISE[name](operands=list(operands), result_types=[result])

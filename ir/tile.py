@@ -20,7 +20,7 @@ Fields have the names of the instruction's fields (`isa.py`) and hold offsets re
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import (
     DenseArrayBase,
@@ -30,6 +30,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Data, Dialect, Operation, ParametrizedAttribute, Region, SSAValue, TypeAttribute
 from xdsl.irdl import (
+    BaseAttr,
     IRDLOperation,
     ParsePropInAttrDict,
     irdl_attr_definition,
@@ -59,7 +60,7 @@ class BufferType(ParametrizedAttribute, TypeAttribute):
     """An on-chip buffer: a contiguous range of words of one scratchpad of one tile."""
 
     name = "tile.buffer"
-    space: StringAttr = param_def()
+    space: StringAttr = param_def(BaseAttr(StringAttr))
 
 
 @irdl_attr_definition
@@ -80,7 +81,8 @@ class Fields(Data[tuple[tuple[str, Any], ...]]):
         """The fields that are not zero, in the given order."""
         return Fields(tuple((k, v) for k, v in values.items() if v != 0 and v != (0, 0, 0) and v != (0, 0, 0, 0)))
 
-    def get(self, name: str, default: Any = 0) -> Any:
+    def lookup(self, name: str, default: Any = 0) -> Any:
+        """The value of a field; `default` if it was left out."""
         for k, v in self.data:
             if k == name:
                 return v
@@ -237,7 +239,7 @@ class AllocOp(IRDLOperation):
     @property
     def space(self) -> str:
         """The scratchpad: one of `SPACES`."""
-        return cast(BufferType, self.buffer.type).space.data
+        return self.buffer.type.space.data
 
     def verify_(self) -> None:
         if self.space not in SPACES:
@@ -263,7 +265,7 @@ class Instruction(IRDLOperation):
         )
 
     @classmethod
-    def parse(cls, parser: Parser) -> Operation:
+    def parse(cls, parser: Parser) -> Instruction:
         roles: list[str] = []
         values: list[SSAValue] = []
         while (role := parser.parse_optional_identifier()) is not None:

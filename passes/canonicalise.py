@@ -88,7 +88,7 @@ class _Walk:
         parent = self.func.parent
         assert parent is not None
         parent.insert_op_before(new_func, self.func)
-        self.func.detach()  # type: ignore[no-untyped-call]
+        self.func.detach()
         self.func.erase(safe_erase=False)
 
     def boundary(self, given: Any, view: View) -> DictionaryAttr:

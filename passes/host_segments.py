@@ -11,7 +11,7 @@ Each segment is a dictionary with at least `kind`, `entry` (a function), `input`
 from __future__ import annotations
 
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, ModuleOp, StringAttr, i64
-from xdsl.ir import Attribute, Operation
+from xdsl.ir import Attribute
 
 NAME = "dpu.host_segments"
 
@@ -43,12 +43,3 @@ def segments(module: ModuleOp) -> list[dict[str, str | int]]:
                 plain[key] = value.value.data
         result.append(plain)
     return result
-
-
-def module_of(op: Operation) -> ModuleOp:
-    """The module around an operation."""
-    root: Operation = op
-    while (parent := root.parent_op()) is not None:
-        root = parent
-    assert isinstance(root, ModuleOp)
-    return root

@@ -35,11 +35,6 @@ def op_and(op: Operation, kind: type[Operation]) -> list[tuple[Any, SSAValue]]:
     return [(x, y) for x, y in ((a, b), (b, a)) if isinstance(x.owner, kind)]
 
 
-def only_use(value: SSAValue) -> bool:
-    """Whether exactly one operand reads a value."""
-    return value.has_one_use()
-
-
 def parameter(source: StringAttr, transform: Sequence[str], kind: TensorType[Attribute]) -> ParamOp:
     """A new parameter operation."""
     via = ArrayAttr([StringAttr(t) for t in transform]) if transform else None

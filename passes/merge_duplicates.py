@@ -40,7 +40,7 @@ def merge(block: Block) -> None:
             kept.location = fuse(kept.location, op.location)
             for old, new in zip(op.results, kept.results, strict=True):
                 old.replace_all_uses_with(new)
-            op.detach()  # type: ignore[no-untyped-call]
+            op.detach()
             op.erase()
 
 
@@ -48,5 +48,5 @@ def remove_dead(block: Block) -> None:
     """Remove side-effect free operations without a reader, from the last to the first."""
     for op in reversed(list(block.ops)):
         if op.has_trait(Pure) and not any(True for r in op.results for _ in r.uses):
-            op.detach()  # type: ignore[no-untyped-call]
+            op.detach()
             op.erase()

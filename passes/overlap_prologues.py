@@ -50,10 +50,10 @@ def extent(op: LoadOp | StoreOp) -> Extent | None:
     if role not in op.roles.data:
         return None
     value = op.operands[op.roles.data.index(role)]
-    lo = hi = op.fields.get("offset")
-    hi += op.fields.get("inner")
-    strides = op.fields.get("dstride", (0, 0, 0))
-    for n, stride in zip(op.fields.get("n", (1, 1, 1)), strides, strict=True):
+    lo = hi = op.fields.lookup("offset")
+    hi += op.fields.lookup("inner")
+    strides = op.fields.lookup("dstride", (0, 0, 0))
+    for n, stride in zip(op.fields.lookup("n", (1, 1, 1)), strides, strict=True):
         hi += max(0, (n - 1) * stride)
         lo += min(0, (n - 1) * stride)
     return value, lo, hi

@@ -175,6 +175,10 @@ class _Function:
     def value(self, v: SSAValue) -> SSAValue:
         return self.new.get(v, v)
 
+    def optional(self, v: SSAValue | None) -> list[SSAValue]:
+        """An operand group of one or none."""
+        return [] if v is None else [self.value(v)]
+
     def wanted(self, v: SSAValue) -> str:
         """The statistics that readers of `v` need most."""
         kinds = set()
@@ -250,16 +254,14 @@ class _Function:
         self._retype_arguments()
         for op in reversed(list(self.block.ops)):
             if type(op) in _RULES:
-                op.detach()
-                op.erase(safe_erase=False)
+                self.block.erase_op(op, safe_erase=False)
         for op in reversed(list(self.block.ops)):
             if isinstance(op, g.ParamOp) and not op.value.uses:
-                op.detach()
-                op.erase()
+                self.block.erase_op(op)
 
     def conv(self, op: g.ConvOp) -> None:
         sources, scales = [op.x] + ([op.x2] if op.x2 else []), []
-        quantised = []
+        quantised: list[SSAValue] = []
         for operand, v in zip(("x", "x2"), sources, strict=False):
             producer = v.owner
             scale = float(scale_of(self.absmax(op, operand)))
@@ -282,15 +284,14 @@ class _Function:
         properties["x_scale"] = FloatAttr(scales[0], 32)
         if len(scales) > 1:
             properties["x2_scale"] = FloatAttr(scales[1], 32)
-        opt = lambda v: [] if v is None else [self.value(v)]  # noqa: E731
         new = q.QConvOp(
             operands=[
                 [quantised[0]],
                 quantised[1:],
                 [op.w],
-                opt(op.bias),
-                opt(op.temb),
-                opt(op.residual),
+                self.optional(op.bias),
+                self.optional(op.temb),
+                self.optional(op.residual),
             ],
             properties=properties,
             result_types=[[results[0]], results[1:]],
@@ -576,8 +577,7 @@ class _Function:
                 names.append(f"{name}.mu")
         new = ReturnOp(*values)
         self.emit(new, op)
-        op.detach()
-        op.erase()
+        self.block.erase_op(op)
         set_result_names(self.f, names)
         self.f.update_function_type()
 

@@ -191,7 +191,7 @@ class _Split:
         assert parent is not None
         for func in funcs:
             parent.insert_op_before(func, self.func)
-        self.func.detach()  # type: ignore[no-untyped-call]
+        self.func.detach()
         self.func.erase(safe_erase=False)
 
 

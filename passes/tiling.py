@@ -1,8 +1,9 @@
 """How an operation's rows are cut: over tiles, over the two streams, into blocks that fit the scratchpads.
 
 Rows (tokens, pixels) are split, never columns: LayerNorm and per-token scales stay local to a tile, and three tiles
-cost no padding. The two streams are the two guidance images, or the two halves of a tile's rows when there is one image.
-Column statistics are one partial for each block, so these cuts are part of a program's numerics (docs/numerics.md).
+cost no padding. The two streams are the two guidance images, or the two halves of a tile's rows when there is one
+image. Column statistics are one partial for each block, so these cuts are part of a program's numerics
+(docs/numerics.md).
 """
 
 from __future__ import annotations

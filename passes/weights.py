@@ -22,7 +22,8 @@ def column_scales(*parts: F32) -> F32:
 
 def quantise_columns(w: F32, scale: F32) -> I8:
     """`rint(w / scale)` clipped to +-127; w is [k, n], scale [n]."""
-    return np.clip(np.rint(w / scale), -127, 127).astype(np.int8)
+    q: I8 = np.clip(np.rint(w / scale), -127, 127).astype(np.int8)
+    return q
 
 
 def pad_rows(w: npt.NDArray[np.generic], to: int) -> npt.NDArray[np.generic]:

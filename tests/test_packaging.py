@@ -8,6 +8,7 @@ import zipfile
 from importlib.util import find_spec
 from pathlib import Path
 
+import pytest
 
 ROOT = Path(__file__).parent.parent
 

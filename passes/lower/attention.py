@@ -20,7 +20,7 @@ from ...ir.isa import DmaFormat, Format, Function, Op2, Reduce
 from ...ir.qgraph import QAttentionOp
 from ..tiling import Unit, cdiv, row_blocks
 from .context import Block, Lowering, all_units, at, pitch
-from .emitter import Col, Emitter, Factor, Red, Row, View
+from .emitter import Col, Emitter, Factors, Red, Row, View
 
 CLAMP = -96.0  # largest power of two by which a later key block may outweigh the first: 2^96
 
@@ -293,7 +293,7 @@ class AttentionLowering:
         e.vec(a, x, rows, ht, self.arch.cols, a1=128.0, op2=Op2.ADD, b=replace(a, at=ht * rows))
         return x
 
-    def _affine(self, head: Head, keys: Keys) -> dict[str, Factor]:
+    def _affine(self, head: Head, keys: Keys) -> Factors:
         return {"a1": Col(head.scales)} if self.wide else {"a1": Col(head.scales), "b1": Col(keys.colsum)}
 
     def _start(self, e: Emitter, block: Queries, head: Head, s: Scores, acc: SSAValue) -> SSAValue:
@@ -331,8 +331,8 @@ class AttentionLowering:
         e.vector(w, w, rows, a1=-1.0, func=Function.EXP2)
         view = View(o, Format.F32, 2 * self.ht, 2)
         a = self._operand(e, block, acc)
-        affine = self._affine(head, s.keys)
-        e.vec(a, view, rows, self.ht, self.arch.cols, a2=Row(w), op2=Op2.ADD, b=view, **affine)
+        affine: Factors = {**self._affine(head, s.keys), "a2": Row(w)}
+        e.vec(a, view, rows, self.ht, self.arch.cols, op2=Op2.ADD, b=view, **affine)
         e.vector(sums, total, rows, a1=Row(w), b1=Row(total))
 
     def _finish(
@@ -357,7 +357,8 @@ class AttentionLowering:
         mu = Col(head.scales, self.d)
         if len(self.key_blocks) == 1:
             a = self._operand(e, block, o)
-            e.vec(a, d, rows, ht, self.arch.cols, a2=Row(rl), b2=mu, red=red, **self._affine(head, s.keys))
+            affine: Factors = {**self._affine(head, s.keys), "a2": Row(rl), "b2": mu}
+            e.vec(a, d, rows, ht, self.arch.cols, red=red, **affine)
         else:
             e.vec(View(o, Format.F32, 2 * ht, 2), d, rows, ht, self.arch.cols, a1=Row(rl), b1=mu, red=red)
         offset = at(self.out, unit.b, block.lo, head.index * self.d)

@@ -16,7 +16,7 @@ from ...ir.tile import DramOp
 from ..tiling import Blocks, Rect, Unit, conv_blocks, part_index, rectangles
 from ..weights import F32, column_scales, conv_matrix, pack_tiles, quantise_columns, upsample_phase
 from .context import Block, Lowering, all_units, at, pitch
-from .emitter import Col, Emitter, Factor, Red, View
+from .emitter import Col, Emitter, Factors, Red, View
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,7 @@ class ConvLowering:
         acc = self._product(e, rect, phase, t0, g, inputs)
         vectors, dram = e.alloc("param", 2 * g * c), self.vectors[phase]
         e.load(vectors, dram, 4 * g * c, (2,), (pitch(dram),), (g * c,), offset=4 * t0 * c)
-        factors: dict[str, Factor] = {"a1": Col(vectors), "b1": Col(vectors, g * c)}
+        factors: Factors = {"a1": Col(vectors), "b1": Col(vectors, g * c)}
         if self.op.temb is not None:
             source = self.low.operand(self.op.temb, "f32")
             temb = e.alloc("param", g * c)

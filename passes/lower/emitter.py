@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypedDict, cast
 
 import numpy as np
 from xdsl.ir import Operation, SSAValue
@@ -70,6 +70,16 @@ class Red:
 
 
 Factor = Row | Col | float | None
+
+
+class Factors(TypedDict, total=False):
+    """Factors of a vector pass by name: affine 1, affine 2, requantise."""
+
+    a1: Factor
+    b1: Factor
+    a2: Factor
+    b2: Factor
+    r: Factor
 
 
 def space_of(buf: SSAValue) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Unpack
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -16,7 +17,7 @@ from ...ir.tile import DramOp
 from ..tiling import Blocks, Unit, linear_blocks, row_blocks
 from ..weights import F32, column_scales, pack_tiles, pad_rows, quantise_columns
 from .context import Block, Lowering, all_units, at, grid, pitch, stat_parts
-from .emitter import Col, Emitter, Factor, Red, Row, View
+from .emitter import Col, Emitter, Factors, Red, Row, View
 from .vectors import norm_vectors, token_scales
 
 BATCH = 4  # pieces of a prologue in VBUF together, each at most an eighth of it
@@ -220,12 +221,11 @@ class LinearLowering:
                 token_scales(e, amax, inv, s, z - a, a)
             for p in batch:
                 d = View(act, Format.I8, self.kt, 1, p.lo * self.kt)
-                self._pass(e, p, d, r=Row(inv, p.lo), **affine[p])
+                factors: Factors = {**affine[p], "r": Row(inv, p.lo)}
+                self._pass(e, p, d, **factors)
         return act, s
 
-    def _affine(
-        self, e: Emitter, p: Piece, norm: SSAValue | None, stats: tuple[SSAValue, SSAValue] | None
-    ) -> dict[str, Factor]:
+    def _affine(self, e: Emitter, p: Piece, norm: SSAValue | None, stats: tuple[SSAValue, SSAValue] | None) -> Factors:
         """LayerNorm of a piece as the factors of a vector pass; without LayerNorm none."""
         if norm is None:
             return {}
@@ -243,7 +243,9 @@ class LinearLowering:
             t0 += tiles
         return p
 
-    def _pass(self, e: Emitter, p: Piece, d: View | None, *, red: Red | None = None, **factors: Factor) -> None:
+    def _pass(
+        self, e: Emitter, p: Piece, d: View | None, *, red: Red | None = None, **factors: Unpack[Factors]
+    ) -> None:
         """One vector pass over a piece, source by source: each source has its own ragged last column tile."""
         t0 = 0
         for k, tiles in zip(self.widths, self.source_tiles, strict=True):
@@ -354,7 +356,7 @@ class LinearLowering:
         bias = p.halves * g * c
         words = 2 if wide else 1
         d = View(e.alloc("vbuf", rows * g * words), Format.F32 if wide else Format.F16, g * words, words)
-        affine: dict[str, Factor] = {"a1": Row(s), "a2": Col(vectors), "b2": Col(vectors, bias)}
+        affine: Factors = {"a1": Row(s), "a2": Col(vectors), "b2": Col(vectors, bias)}
         a = View(acc, Format.I32, 1, rows)
         column_at: SSAValue | None = None
         red: Red | None = None
@@ -366,7 +368,7 @@ class LinearLowering:
             red = Red(Reduce.SUM_SQ, column_at, columns=True)
         if p.halves == 2:
             gate = View(e.alloc("vbuf", rows * g * 2), Format.F32, 2 * g, 2)
-            gate_affine: dict[str, Factor] = {"a1": Row(s), "a2": Col(vectors, g * c), "b2": Col(vectors, bias + g * c)}
+            gate_affine: Factors = {"a1": Row(s), "a2": Col(vectors, g * c), "b2": Col(vectors, bias + g * c)}
             table = self.low.tables[unit.tile]["phi"]
             e.vec(
                 replace(a, at=g * rows), gate, rows, g, panel.tail, func=Function.GATE_MUL, table=table, **gate_affine

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -17,7 +18,7 @@ from ...ir.qgraph import QCentreOp, QGroupNormOp, QQuantiseOp, QSiluOp
 from ...ir.tile import DramOp
 from ..tiling import Unit, row_blocks
 from .context import Block, Lowering, all_units, at, grid, pitch
-from .emitter import Col, Emitter, Factor, Red, Row, View
+from .emitter import Col, Emitter, Factors, Red, Row, View
 from .vectors import norm_vectors
 
 STAT_CHUNK = 64  # partials combined by one column reduction; part of the numerics
@@ -30,7 +31,7 @@ class RowPass:
     low: Lowering
     sources: list[DramOp]
     out: DramOp
-    factors: dict[str, Factor] = field(default_factory=dict)
+    factors: Factors = field(default_factory=Factors)
     silu: bool = False
     row_max: DramOp | None = None
 
@@ -71,7 +72,7 @@ class RowPass:
             d = View(e.alloc("act", rows * tiles), Format.I8, tiles, 1)
         else:
             d = View(e.alloc("vbuf", rows * tiles), Format.F16, tiles, 1)
-        shifted = {n: Col(f.buf, f.at + channel) if isinstance(f, Col) else f for n, f in self.factors.items()}
+        shifted = self._shifted(channel)
         red = Red(Reduce.ABSMAX, amax, accumulate=channel > 0) if amax is not None else None
         func = Function.GATE_MUL if self.silu else Function.NONE
         table = low.tables[unit.tile]["sigmoid"] if self.silu else None
@@ -79,6 +80,11 @@ class RowPass:
         size = 1 if self.out.dtype.data == "i8" else 2
         offset = at(self.out, unit.b, lo, channel)
         e.store(self.out, d.buf, size * k, (rows,), (pitch(self.out),), (tiles,), offset=offset)
+
+    def _shifted(self, channel: int) -> Factors:
+        """The factors for a source whose first channel is `channel`."""
+        moved = {n: Col(f.buf, f.at + channel) if isinstance(f, Col) else f for n, f in self.factors.items()}
+        return cast(Factors, moved)
 
 
 def inverse(scale: float) -> float:
@@ -143,7 +149,7 @@ def lower_centre(low: Lowering, op: QCentreOp, work: bool = True) -> None:
             mean = e.alloc("param", n)
             e.vector(total, mean, n, a1=factor)
             e.store(mu, mean, 4 * n, offset=at(mu, u.b))
-        factors: dict[str, Factor] = {"b1": Col(vectors), "r": Col(vectors, padded)}
+        factors: Factors = {"b1": Col(vectors), "r": Col(vectors, padded)}
         yield from RowPass(low, [v], out, factors).blocks(e, u)
 
     if work:
@@ -174,7 +180,7 @@ def lower_group_norm(low: Lowering, op: QGroupNormOp, work: bool = True) -> None
                 low.declare(f"{name}.groups", "f32", (1, 2, groups)),
             )
         vectors = _coefficients(low, e, u, stats, widths, affine, *scratch[key], groups, eps, t)
-        factors: dict[str, Factor] = {"a1": Col(vectors), "b1": Col(vectors, c)}
+        factors: Factors = {"a1": Col(vectors), "b1": Col(vectors, c)}
         if op.scale is not None:
             factors["r"] = inverse(op.scale.value.data)
         yield from RowPass(low, sources, out, factors, op.act is not None, row_max).blocks(e, u)

@@ -245,9 +245,7 @@ def group_norm(
     return act(y, "silu") if silu else y
 
 
-def attention(
-    q: Approx, k: Approx, v: Approx, heads: int, scale: float, key_block: int, prob_bits: int
-) -> Approx:
+def attention(q: Approx, k: Approx, v: Approx, heads: int, scale: float, key_block: int, prob_bits: int) -> Approx:
     """Attention of queries, keys and values that carry their quantisers' errors; rounded to float16.
 
     Scores. |dS_ij| <= scale * sum_d (|q| ek + |k| eq + eq ek) = a_ij, plus float32: the factor is off by 4 u and exp2's

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from . import bounds
 from .bounds import Approx, Window, add, exact, f16
 from .harness import Net, compile_net
-from .strategies import ARCHES, CHANNELS, SAMPLES, SEEDS, F32, half, inside
+from .strategies import ARCHES, CHANNELS, F32, SAMPLES, SEEDS, half, inside
 
 SIDES = st.sampled_from([1, 2, 3, 5, 7, 8, 11, 16, 17])
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from . import bounds
 from .bounds import Approx, exact, f16
 from .harness import Net, compile_net
-from .strategies import ARCHES, CHANNELS, SAMPLES, SEEDS, TOKENS, F32, half, inside, on_grid
+from .strategies import ARCHES, CHANNELS, F32, SAMPLES, SEEDS, TOKENS, half, inside, on_grid
 
 
 def weights(rng: np.random.Generator, k: int, n: int) -> F32:

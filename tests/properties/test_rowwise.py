@@ -66,6 +66,7 @@ def test_group_norm(
     arch: str, b: int, t: int, groups: int, per: int, producer: str, act: str, int8: bool, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
+    t = max(t, 2 // per)  # torch refuses groups of one value
     c = groups * per
     x = on_grid(rng, (b, t, c))
     gamma, beta = half(1 + rng.standard_normal(c) / 4), half(rng.standard_normal(c))
