@@ -31,9 +31,10 @@ demo: $(STAMP)
 	$(BIN)/dpurun $(OUT)/tiny --target cpu --size 64x64 --prompt "$(PROMPT)" --seed 7 -o $(OUT)/reference.png
 	$(BIN)/dpurun $(OUT)/tiny.dpu --target sim --prompt "$(PROMPT)" --seed 7 \
 	  --compare $(OUT)/tiny -o $(OUT)/out.png --trace $(OUT)/trace.json --report $(OUT)/report
+	$(BIN)/dpuc compile configs/workload/sdxl_base --arch dpu_f2,dpu_32tops,dpu_asic --estimate
 
 test: lint
-	$(BIN)/pytest -q -m "not slow" -n $(WORKERS)
+	$(BIN)/pytest -q -m "not slow" -n $(WORKERS) --dist loadfile
 
 test-slow: $(STAMP)
 	$(BIN)/pytest -q -m slow

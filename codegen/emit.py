@@ -50,6 +50,7 @@ def emit(
     macs: Mapping[str, int],
     host_inputs: HostInputs,
     on_stage: OnStage | None = None,
+    constants: bool = True,
 ) -> Emitted:
     """Compile every function of a quantised module into an entry point; the module becomes its tile programs.
 
@@ -67,11 +68,15 @@ def emit(
     for e, _ in lowered:
         plan(e.program, arch)
     tell("plan-scratchpad", module)
-    return assemble(lowered, arch, macs, host_inputs)
+    return assemble(lowered, arch, macs, host_inputs, constants)
 
 
-def assemble(lowered: Lowered, arch: Arch, macs: Mapping[str, int], host_inputs: HostInputs) -> Emitted:
+def assemble(
+    lowered: Lowered, arch: Arch, macs: Mapping[str, int], host_inputs: HostInputs, write_constants: bool = True
+) -> Emitted:
     """Scheduled and placed tile programs to a `Program`: DRAM addresses, words, semaphores, checks, constants.
+
+    Without `write_constants` the program can be timed but not run.
 
     Raises:
         DpuError: a field is too narrow for what it should hold.
@@ -94,8 +99,8 @@ def assemble(lowered: Lowered, arch: Arch, macs: Mapping[str, int], host_inputs:
         entries.append(_entry(e, drams, macs, host_inputs, once))
     for name, streams in words.items():
         check_program(streams, arch, memory.base_bytes, name)
-    image = np.zeros(memory.base_bytes[Base.CONST], np.uint8)
-    for offset, make in constants:
+    image = np.zeros(memory.base_bytes[Base.CONST] if write_constants else 0, np.uint8)
+    for offset, make in constants if write_constants else ():
         data = make()
         image[offset : offset + len(data)] = data
     program = Program(arch, entries, words, image, dict(memory.base_bytes))

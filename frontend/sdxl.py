@@ -122,7 +122,7 @@ def export_sdxl(
     else:
         configs = {c: read_json(SDXL_CONFIGS / f"{c}.json") for c in COMPONENTS}
         scheduler = read_json(SDXL_CONFIGS / "scheduler.json")
-        label = "sdxl-base-configs"
+        label = "sdxl-configs"
     spec = _spec(size, opset, precision, symbolic)
     _export(out, _Source(configs, scheduler, seed, source, not graph_only, label), spec, parts, progress)
 

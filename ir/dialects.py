@@ -55,14 +55,15 @@ def verify(module: ModuleOp, after: str) -> None:
     Raises:
         DpuError: one is broken; names the ONNX node, what went before and the rule.
     """
-    for op in module.walk():
-        try:
-            op.verify(verify_nested_ops=False)
-        except (VerifyException, ValueError) as e:  # a rule that unpacks a shape of another rank: ValueError
-            raise DpuError(where(op), f"after {after}: {op.name}: {_innermost(e)}", code="E204") from e
     try:
         module.verify()
-    except VerifyException as e:
+    except (VerifyException, ValueError) as e:  # a rule that unpacks a shape of another rank: ValueError
+        # Only now is it worth the time to ask each operation alone, which of them it is.
+        for op in module.walk():
+            try:
+                op.verify(verify_nested_ops=False)
+            except (VerifyException, ValueError) as own:
+                raise DpuError(where(op), f"after {after}: {op.name}: {_innermost(own)}", code="E204") from own
         raise DpuError("module", f"after {after}: {_innermost(e)}", code="E204") from e
 
 

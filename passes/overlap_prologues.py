@@ -13,7 +13,16 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
-from ..ir.tile import LoadOp, ProgramOp, SectionOp, StoreOp, section_groups
+from ..ir.isa import Opcode
+from ..ir.tile import BufferType, Instruction, LoadOp, ProgramOp, SectionOp, StoreOp, section_groups
+
+_WRITTEN = {
+    Opcode.LOAD: ("dst",),
+    Opcode.MM: ("acc", "rowmax_at"),
+    Opcode.VEC: ("d", "red_at"),
+    Opcode.STORE: (),
+}
+"""Operands that an instruction writes on chip."""
 
 Extent = tuple[SSAValue, int, int]
 
@@ -38,6 +47,8 @@ class _Group:
     ops: list[Operation]
     loads: list[Extent]
     stores: list[Extent]
+    reads: set[SSAValue]  # on-chip buffers
+    writes: set[SSAValue]
 
     @property
     def is_prologue(self) -> bool:
@@ -68,10 +79,14 @@ def _groups(program: ProgramOp) -> tuple[list[Operation], list[_Group]]:
             continue
         key = (section.op.value.data, section.stream.value.data, section.step.value.data, section.phase.data)
         if not groups or groups[-1].key != key:
-            groups.append(_Group(key, [], [], []))
+            groups.append(_Group(key, [], [], [], set(), set()))
         group = groups[-1]
         group.ops += [section, *ops]
         for op in ops:
+            if isinstance(op, Instruction):
+                for role, value in zip(op.roles.data, op.operands, strict=True):
+                    if isinstance(value.type, BufferType):
+                        (group.writes if role in _WRITTEN[op.OPCODE] else group.reads).add(value)
             if isinstance(op, LoadOp | StoreOp) and (touched := extent(op)) is not None:
                 (group.loads if isinstance(op, LoadOp) else group.stores).append(touched)
     return head, groups
@@ -85,9 +100,12 @@ def _conflict(reads: list[Extent], writes: list[Extent]) -> bool:
 
 
 def _movable(prologue: _Group, main: _Group) -> bool:
-    """The prologue needs nothing the main part makes and, storing scratch itself, disturbs nothing there."""
+    """The prologue needs nothing that the main part makes, on chip or in DRAM, and disturbs nothing there."""
     made = set(main.ops)
     if any(v.owner in made for op in prologue.ops for v in op.operands):
+        return False
+    used = prologue.reads | prologue.writes
+    if not used.isdisjoint(main.writes) or not prologue.writes.isdisjoint(main.reads):
         return False
     touched = prologue.loads + prologue.stores
     return not _conflict(touched, main.stores) and not _conflict(main.loads, prologue.stores)

@@ -40,6 +40,7 @@ from ..ir.locations import fuse, where
 from ..ir.naming import op_names
 from ..ir.signature import argument_names, result_names, set_argument_names, set_result_names
 from .lower.attention import fitting_key_block
+from .unsupported import check, plain
 
 F32 = npt.NDArray[np.float32]
 
@@ -250,6 +251,7 @@ class _Function:
                     hint="run the graph passes first (dpuc passes lists them), or keep this part on the host",
                     code="E220",
                 )
+            check(op)
             rule(self, op)
         self._retype_arguments()
         for op in reversed(list(self.block.ops)):
@@ -347,15 +349,6 @@ class _Function:
 
     def layer_norm(self, op: g.LayerNormOp) -> None:
         """Becomes the prologue of each linear that reads it."""
-        for use in op.y.uses:
-            if not isinstance(use.operation, g.LinearOp) or use.index != 0:
-                raise DpuError(
-                    where(op),
-                    f"LayerNorm read by '{use.operation.name}'",
-                    why="LayerNorm runs as the prologue of a linear",
-                    hint="keep this part on the host",
-                    code="E222",
-                )
 
     def linear(self, op: g.LinearOp) -> None:
         """One linear, or all that share its input and feed the same attention."""
@@ -366,12 +359,12 @@ class _Function:
 
     def _siblings(self, op: g.LinearOp) -> list[g.LinearOp]:
         attention = self._attention_of(op)
-        if attention is None:
+        if attention is None or not plain(op):
             return [op]
         found = []
         for role in ("q", "k", "v"):
             owner = getattr(attention, role).owner
-            if isinstance(owner, g.LinearOp) and owner.x is op.x and owner not in found:
+            if isinstance(owner, g.LinearOp) and (owner.x, owner.x2) == (op.x, op.x2) and plain(owner):
                 found.append(owner)
         return found if op in found else [op]
 
@@ -404,7 +397,7 @@ class _Function:
         if any(isinstance(u.operation, ReturnOp) for u in op.y.uses) or any(
             isinstance(u.operation, g.ConvOp) and u.operation.temb is op.y for u in op.y.uses
         ):
-            return ("f32" if g.shape_of(op.y)[1] == 1 else "f16"), "none", None
+            return ("f32", "none", None) if g.shape_of(op.y)[1] == 1 else ("f16", self.wanted(op.y), None)
         return "f16", self.wanted(op.y), None
 
     def _emit_linear(self, group: list[g.LinearOp], sections: list[tuple[str, str, g.AttentionOp | None]]) -> None:
@@ -514,12 +507,6 @@ class _Function:
     def attention(self, op: g.AttentionOp) -> None:
         b, t, n = g.btc(op.q, "q")
         heads = op.heads.value.data
-        for role in ("q", "k", "v"):
-            v = getattr(op, role)
-            if not isinstance(v.owner, g.LinearOp) and not isinstance(v, BlockArgument):
-                raise DpuError(
-                    where(op), f"operand {role} is no linear's result", why="its epilogue quantises it", code="E223"
-                )
         if op.causal is not None:
             raise DpuError(
                 where(op),

@@ -19,16 +19,14 @@ def export_pipeline(
     graph_only: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> None:
-    """Export "tiny-seeded", "sdxl-base" or a local diffusers folder to `out`; size 0 is the source's own.
+    """Export "tiny-seeded", "sdxl" or a local diffusers folder to `out`; size 0 is the source's own.
 
     Raises:
         DpuError: the source is none of these, or an argument is out of range.
     """
-    folder = None if source in ("tiny-seeded", "sdxl-base") else Path(source)
+    folder = None if source in ("tiny-seeded", "sdxl") else Path(source)
     if folder is not None and not folder.is_dir():
-        raise DpuError(
-            source, "no such pipeline", hint="tiny-seeded, sdxl-base, or a local diffusers folder", code="E111"
-        )
+        raise DpuError(source, "no such pipeline", hint="tiny-seeded, sdxl, or a local diffusers folder", code="E111")
     if graph_only and source == "tiny-seeded":
         raise DpuError("--graph-only", "the tiny pipeline always has weights", code="E501")
     from ..frontend.export import Precision  # after the checks: it loads torch

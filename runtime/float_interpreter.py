@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Observe = Callable[[Operation, "Sequence[Tensor]"], None]
+Get = Callable[[str], Any]
+"""The tensor of an operation's operand by name, None where the operand is absent."""
+Override = Callable[[Operation, Get], "Tensor | None"]
+"""Takes the place of an operation: its result, or None to have it evaluated as it stands."""
 
 
 class Weights(Protocol):
@@ -39,7 +43,7 @@ class FloatInterpreter:
     """Evaluates the functions of one module; keeps the parameters it has read.
 
     `observe` is called with each operation and its results, `observe_inputs` with each operation and its operands in
-    order (absent optional operands are skipped), both in program order.
+    order (absent optional operands are skipped), `override` before an operation is evaluated, all in program order.
     """
 
     def __init__(self, module: ModuleOp, weights: Weights) -> None:
@@ -53,6 +57,7 @@ class FloatInterpreter:
         inputs: Mapping[str, npt.ArrayLike],
         observe: Observe | None = None,
         observe_inputs: Observe | None = None,
+        override: Override | None = None,
     ) -> dict[str, F32]:
         """Results by name of function `func` on `inputs` by argument name.
 
@@ -67,8 +72,8 @@ class FloatInterpreter:
         function = find_func(self.module, func)
         values: dict[SSAValue, Tensor] = {}
         for name, argument in zip(argument_names(function), function.body.block.args, strict=True):
-            found = host_input(name, shape_of(argument), inputs, f"function '{func}'")
-            values[argument] = torch.from_numpy(found)
+            given = host_input(name, shape_of(argument), inputs, f"function '{func}'")
+            values[argument] = torch.from_numpy(given)
         uses = {v: sum(1 for _ in v.uses) for op in function.body.block.ops for v in (*op.operands, *op.results)}
         with torch.inference_mode():
             for op in function.body.block.ops:
@@ -83,7 +88,9 @@ class FloatInterpreter:
                     operands = [values[v] for v in op.operands]
                     if observe_inputs:
                         observe_inputs(op, operands)
-                    values[op.results[0]] = _evaluate(op, values)
+                    get = _getter(op, values)
+                    found = override(op, get) if override else None
+                    values[op.results[0]] = evaluate(op, get) if found is None else found
                     for v in op.operands:  # the last reader frees a tensor, so that memory follows liveness
                         uses[v] -= 1
                         if uses[v] == 0:
@@ -132,7 +139,20 @@ def find_func(module: ModuleOp, name: str) -> FuncOp:
     return functions[name]
 
 
-def _evaluate(op: Operation, values: Mapping[SSAValue, Tensor]) -> Tensor:
+def _getter(op: Operation, values: Mapping[SSAValue, Tensor]) -> Get:
+    def get(name: str) -> Tensor | None:
+        value: SSAValue | None = getattr(op, name)
+        return None if value is None else values[value]
+
+    return get
+
+
+def evaluate(op: Operation, get: Get) -> Tensor:
+    """The result of one operation on the operands that `get` gives.
+
+    Raises:
+        DpuError: the operation is not of the canonical graph.
+    """
     rule = _RULES.get(type(op))
     if rule is None:
         raise DpuError(
@@ -142,19 +162,15 @@ def _evaluate(op: Operation, values: Mapping[SSAValue, Tensor]) -> Tensor:
             hint="run the import passes first",
             code="E404",
         )
-
-    def get(value: SSAValue | None) -> Any:
-        return None if value is None else values[value]
-
     y: Tensor = rule(op, get)
     return y
 
 
-def _source(op: Any, get: Any) -> Any:
+def _source(op: Any, get: Get) -> Any:
     import torch
 
-    x = get(op.x)
-    return x if op.x2 is None else torch.cat([x, get(op.x2)], dim=-1)
+    x = get("x")
+    return x if op.x2 is None else torch.cat([x, get("x2")], dim=-1)
 
 
 def _activate(x: Any, act: Any) -> Any:
@@ -168,15 +184,15 @@ def _activate(x: Any, act: Any) -> Any:
     return F.gelu(x) if name == "gelu" else x * (1.702 * x).sigmoid()
 
 
-def _linear(op: g.LinearOp, get: Any) -> Any:
-    y = _source(op, get) @ get(op.w)
+def _linear(op: g.LinearOp, get: Get) -> Any:
+    y = _source(op, get) @ get("w")
     if op.bias:
-        y = y + get(op.bias)
+        y = y + get("bias")
     if op.geglu:
         value, gate = y.chunk(2, dim=-1)
         y = value * _activate(gate, "gelu")
     y = _activate(y, op.act)
-    return y + get(op.residual) if op.residual else y
+    return y + get("residual") if op.residual else y
 
 
 def _pixels(x: Any, height: int, width: int) -> Any:
@@ -187,75 +203,75 @@ def _tokens(x: Any) -> Any:
     return x.permute(0, 2, 3, 1).reshape(x.shape[0], -1, x.shape[1])
 
 
-def _conv(op: g.ConvOp, get: Any) -> Any:
+def _conv(op: g.ConvOp, get: Get) -> Any:
     import torch.nn.functional as F
 
     x = _pixels(_source(op, get), op.height.value.data, op.width.value.data)
     if op.upsample:
         x = F.interpolate(x, scale_factor=2, mode="nearest")
     top, left, bottom, right = ints(op.pad)
-    y = F.conv2d(F.pad(x, (left, right, top, bottom)), get(op.w), get(op.bias), stride=op.stride.value.data)
+    y = F.conv2d(F.pad(x, (left, right, top, bottom)), get("w"), get("bias"), stride=op.stride.value.data)
     y = _tokens(y)
     if op.temb:
-        y = y + get(op.temb)
-    return y + get(op.residual) if op.residual else y
+        y = y + get("temb")
+    return y + get("residual") if op.residual else y
 
 
-def _group_norm(op: g.GroupNormOp, get: Any) -> Any:
+def _group_norm(op: g.GroupNormOp, get: Get) -> Any:
     import torch.nn.functional as F
 
     x = _source(op, get).transpose(1, 2)
-    y = F.group_norm(x, op.groups.value.data, get(op.gamma), get(op.beta), op.eps.value.data)
+    y = F.group_norm(x, op.groups.value.data, get("gamma"), get("beta"), op.eps.value.data)
     return _activate(y.transpose(1, 2), op.act)
 
 
-def _layer_norm(op: g.LayerNormOp, get: Any) -> Any:
+def _layer_norm(op: g.LayerNormOp, get: Get) -> Any:
     import torch.nn.functional as F
 
-    gamma = get(op.gamma)
-    return F.layer_norm(get(op.x), gamma.shape, gamma, get(op.beta), op.eps.value.data)
+    gamma = get("gamma")
+    return F.layer_norm(get("x"), gamma.shape, gamma, get("beta"), op.eps.value.data)
 
 
-def _attention(op: g.AttentionOp, get: Any) -> Any:
+def _attention(op: g.AttentionOp, get: Get) -> Any:
     import torch.nn.functional as F
 
     heads = op.heads.value.data
-    q, k, v = (get(x).unflatten(-1, (heads, -1)).transpose(1, 2) for x in (op.q, op.k, op.v))
+    q, k, v = (get(x).unflatten(-1, (heads, -1)).transpose(1, 2) for x in "qkv")
     y = F.scaled_dot_product_attention(q, k, v, is_causal=op.causal is not None, scale=op.scale.value.data)
     return y.transpose(1, 2).flatten(2)
 
 
-def _upsample(op: g.UpsampleOp, get: Any) -> Any:
+def _upsample(op: g.UpsampleOp, get: Get) -> Any:
     import torch.nn.functional as F
 
-    x = _pixels(get(op.x), op.height.value.data, op.width.value.data)
+    x = _pixels(get("x"), op.height.value.data, op.width.value.data)
     return _tokens(F.interpolate(x, scale_factor=2, mode="nearest"))
 
 
-def _concat(op: g.ConcatOp, get: Any) -> Any:
+def _concat(op: g.ConcatOp, get: Get) -> Any:
     import torch
 
-    return torch.cat([get(op.a), get(op.b)], dim=-1)
+    return torch.cat([get("a"), get("b")], dim=-1)
 
 
-def _sinusoid(op: g.SinusoidOp, get: Any) -> Any:
+def _sinusoid(op: g.SinusoidOp, get: Get) -> Any:
     import torch
 
-    return torch.from_numpy(sinusoid(get(op.x).numpy(), op.half.value.data))
+    return torch.from_numpy(sinusoid(get("x").numpy(), op.half.value.data))
 
 
-_RULES: dict[type[Operation], Callable[[Any, Any], Any]] = {
+_RULES: dict[type[Operation], Callable[[Any, Get], Any]] = {
     g.LinearOp: _linear,
     g.ConvOp: _conv,
     g.GroupNormOp: _group_norm,
     g.LayerNormOp: _layer_norm,
     g.AttentionOp: _attention,
-    g.SiluOp: lambda op, get: _activate(get(op.x), "silu"),
-    g.GeluOp: lambda op, get: _activate(get(op.x), "gelu"),
-    g.QuickGeluOp: lambda op, get: _activate(get(op.x), "quick_gelu"),
+    g.SiluOp: lambda op, get: _activate(get("x"), "silu"),
+    g.GeluOp: lambda op, get: _activate(get("x"), "gelu"),
+    g.QuickGeluOp: lambda op, get: _activate(get("x"), "quick_gelu"),
     g.UpsampleOp: _upsample,
-    g.AddOp: lambda op, get: get(op.a) + get(op.b),
-    g.MulOp: lambda op, get: get(op.a) * get(op.b),
+    g.AddOp: lambda op, get: get("a") + get("b"),
+    g.MulOp: lambda op, get: get("a") * get("b"),
     g.ConcatOp: _concat,
     g.SinusoidOp: _sinusoid,
 }

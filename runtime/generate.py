@@ -37,6 +37,7 @@ class Summary:
     clock_hz: float = 0.0
     peak_macs: int = 0  # a cycle
     cycles: Mapping[str, int] = field(default_factory=dict)
+    runs: Mapping[str, int] = field(default_factory=dict)  # how often an image runs each entry
     counters: DeviceCounters = field(default_factory=DeviceCounters)
     input_overflows: int = 0
     exceptions: list[tuple[str, int]] = field(default_factory=list)  # operation, overflows and NaN; most first
@@ -44,17 +45,17 @@ class Summary:
     comparison: Comparison | None = None
 
     @property
-    def device_seconds(self) -> float:
-        """Time of all runs on the modelled device."""
-        return self.counters.cycles / self.clock_hz if self.clock_hz else 0.0
+    def image_cycles(self) -> int:
+        """Cycles of one image on the modelled device; further runs of a comparison are not part of it."""
+        return sum(n * self.runs[name] for name, n in self.cycles.items())
 
     def text(self) -> str:
         """The lines that `dpurun` prints."""
         lines: list[str] = []
         if self.arch:
             lines.append(
-                f"modelled device  {_seconds(self.device_seconds)} an image on {self.arch} "
-                f"({self.counters.cycles:,} cycles at {self.clock_hz / 1e6:g} MHz, simulated, uncalibrated)"
+                f"modelled device  {_seconds(self.image_cycles / self.clock_hz)} an image on {self.arch} "
+                f"({self.image_cycles:,} cycles at {self.clock_hz / 1e6:g} MHz, simulated, uncalibrated)"
             )
             a_run = ", ".join(f"{name} {n:,}" for name, n in self.cycles.items())
             lines.append(f"cycles a run     {a_run}")
@@ -199,6 +200,7 @@ def _summary(
         arch.clock_hz,
         arch.peak_macs_per_cycle,
         {name: done.cycles for name, done in session.completions.items()},
+        {e.name: 1 if e.once else request.steps for e in program.entries},
         session.device.counters(),
         session.input_overflows,
         _exceptions(session),

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from ..errors import DpuError
 from ..files import atomic_write
 from ..ir.container import Program
 from ..simulator import report as page
@@ -53,6 +54,10 @@ def write_report(folder: Path, program: Program, timings: Mapping[str, Timing]) 
     Raises:
         DpuError: the folder cannot be written.
     """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise DpuError(str(folder), f"cannot make this folder ({e.strerror})", code="E101") from e
     for entry in program.entries:
         if entry.name in timings:
             found = profile(entry, program.words[entry.name], timings[entry.name], program.arch)

@@ -38,24 +38,12 @@ def import_text(
     from ..frontend.importer import import_onnx
     from ..ir.dialects import print_module
     from ..passes.pipeline import FLOAT_PIPELINE, run_passes
+    from .compiling import parse_shapes
 
-    module, _ = import_onnx(model, shapes=dict(map(parse_shape, shapes)), part=part, weights="absent")
+    module, _ = import_onnx(model, shapes=parse_shapes(list(shapes)), part=part, weights="absent")
     if passes:
         run_passes(module, FLOAT_PIPELINE, dump_dir)
     _write(print_module(module), out)
-
-
-def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
-    """`sample=2x4x16x16` -> ("sample", (2, 4, 16, 16)).
-
-    Raises:
-        DpuError: it is not of this form.
-    """
-    name, _, shape = text.partition("=")
-    sides = shape.split("x")
-    if not name or not all(s.isdecimal() for s in sides):
-        raise DpuError("--shape", f"'{text}' is no shape", hint="write it as sample=2x4x16x16", code="E501")
-    return name, tuple(map(int, sides))
 
 
 def _write(text: str, out: Path | None) -> None:

@@ -1,15 +1,44 @@
-"""`dpubench`: the command of measurements. It has no verb yet: workloads, sweeps and the gate come with `bench/`."""
+"""`dpubench`: the command of measurements."""
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from ...runtime.cli.common import new_app, run_app
 
-app = new_app("Measure, sweep and decide. No verb in this version; `dpurun --report` writes the simulator's report.")
+app = new_app("Measure against a peer or a bound, in one run, and print the ratio.")
 
 
-@app.callback()
-def dpubench() -> None:
-    """A group without verbs: typer needs one of the two."""
+@app.command()
+def products() -> None:
+    """How close does the simulator's matrix word come to the bare int8 product of torch?
+
+    \b
+    Examples:
+      dpubench products
+      OMP_NUM_THREADS=1 dpubench products
+    """
+    from ..products import measure, text
+
+    typer.echo(text(measure()))
+
+
+@app.command()
+def blocks(
+    arch: Annotated[str, typer.Option(help="Archs, with commas between them.")] = "dpu_f2,dpu_32tops",
+) -> None:
+    """How far is --estimate from the timing simulation on blocks of full-size SDXL?
+
+    \b
+    Examples:
+      dpubench blocks
+      dpubench blocks --arch dpu_f2
+    """
+    from ..blocks import measure, text
+
+    typer.echo(text(measure([a.strip() for a in arch.split(",")])))
 
 
 def main() -> None:

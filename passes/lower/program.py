@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from xdsl.dialects.builtin import Float16Type, Float32Type, IntegerType, ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 
 from ...errors import DpuError
 from ...ir.arch import Arch
@@ -93,7 +93,8 @@ def lower_entry(f: FuncOp, arch: Arch, pool: ConstantPool, state: set[str]) -> L
         raise DpuError(f"function '{f.sym_name.data}'", "does not end in a return", code="E225")
     for value, name in zip(last.operands, result_names(f), strict=True):
         if value in low.tensors:
-            raise DpuError(f"function '{f.sym_name.data}'", f"returns its argument as '{name}'", code="E225")
+            what = "its argument" if isinstance(value, BlockArgument) else "one value twice, the second time"
+            raise DpuError(f"function '{f.sym_name.data}'", f"returns {what} as '{name}'", code="E225")
         kind = "state" if name in state else "io"
         outputs[name] = low.tensors[value] = low.declare(name, dtype_of(value), cast(Any, shape_of(value)), kind)
     entry = LoweredEntry(f.sym_name.data, cast(Any, None), inputs, outputs)

@@ -14,11 +14,13 @@ from .importing import import_model
 from .inspect import inspect
 from .opt import opt
 from .passes import passes
+from .sensitivity import sensitivity
 
 app = new_app("Compile diffusion models for the DPU: export, calibrate, compile, look inside.")
 VERBS: dict[str, Callable[..., None]] = {
     "export": export,
     "calibrate": calibrate,
+    "sensitivity": sensitivity,
     "compile": compile_model,
     "import": import_model,
     "opt": opt,

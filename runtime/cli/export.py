@@ -9,7 +9,7 @@ import typer
 
 
 def export(
-    source: Annotated[str, typer.Argument(help="tiny-seeded, sdxl-base, or a local diffusers SDXL folder.")],
+    source: Annotated[str, typer.Argument(help="tiny-seeded, sdxl, or a local diffusers SDXL folder.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="The folder to write; finished parts in it are kept.")],
     size: Annotated[int, typer.Option(help="Image side in pixels; 0: 128 for tiny-seeded, else 1024.")] = 0,
     seed: Annotated[int, typer.Option(help="Of the weights, where the source has none.")] = 0,
@@ -22,7 +22,7 @@ def export(
     \b
     Examples:
       dpuc export tiny-seeded -o out/tiny
-      dpuc export sdxl-base --graph-only -o out/sdxl-graph
+      dpuc export sdxl --graph-only -o out/sdxl-graph
     """
     from ..export import export_pipeline
     from .common import check_output

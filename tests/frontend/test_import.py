@@ -99,7 +99,7 @@ def test_a_chain_that_computes_a_shape_folds(tmp_path: Path) -> None:
 def test_one_shape_binds_its_symbols_for_all_inputs(tmp_path: Path) -> None:
     path = save(tmp_path / "m.onnx", [node("Add", ["x", "z"])], {"x": ["b", 4], "z": ["b", 4]})
     module, _ = import_onnx(path, shapes={"x": (3, 4)}, part="m")
-    assert "(%x: tensor<3x4xf32> {dpu.name = \"x\"}, %z: tensor<3x4xf32>" in print_module(module)
+    assert '(%x: tensor<3x4xf32> {dpu.name = "x"}, %z: tensor<3x4xf32>' in print_module(module)
     assert refusal(path) == (
         "error[E105]: DIR/m.onnx: input 'x' has the open dimension 'b' (bx4)\n"
         "  why: programs have static shapes\n"

@@ -72,7 +72,7 @@ def test_any_order_gives_the_same_bits(compiled: Compiled) -> None:
 
 @pytest.mark.parametrize("field", ["wait", "remote"])
 def test_missing_semaphores_show(compiled: Compiled, field: str) -> None:
-    """Where LOAD does not wait, for its tile or for others, some order gives something else: the test above can fail."""
+    """Where LOAD does not wait, for its tile or for others, some order gives other bits: the test above can fail."""
     if field == "remote" and compiled.arch.tiles == 1:
         pytest.skip("one tile has nobody to wait for")
     want = compiled.run()["y0"]

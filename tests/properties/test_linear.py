@@ -37,19 +37,12 @@ def test_linear(arch: str, b: int, t: int, k: int, n: int, bias: bool, seed: int
     inside("linear", y, want if t == 1 else f16(want))
 
 
-@settings(max_examples=30)
-@given(
-    arch=ARCHES,
-    b=SAMPLES,
-    t=TOKENS,
-    k=CHANNELS,
-    n=CHANNELS,
-    act=st.sampled_from(["", "silu", "gelu"]),
-    residual=st.booleans(),
-    seed=SEEDS,
-)
+@pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize("act", ["", "silu", "gelu"])
+@settings(max_examples=8)
+@given(arch=ARCHES, b=SAMPLES, t=TOKENS, k=CHANNELS, n=CHANNELS, seed=SEEDS)
 def test_activation_and_residual(
-    arch: str, b: int, t: int, k: int, n: int, act: str, residual: bool, seed: int
+    arch: str, b: int, t: int, k: int, n: int, seed: int, act: str, residual: bool
 ) -> None:
     rng = np.random.default_rng(seed)
     x, w, r = tokens(rng, b, t, k), weights(rng, k, n), half(rng.standard_normal((b, t, n)))

@@ -14,7 +14,7 @@ from dpu.bench.cli import dpubench
 from dpu.errors import DpuError
 from dpu.runtime.cli import dpuc, dpurun
 from dpu.runtime.cli.common import check_output, parse_size
-from dpu.runtime.texts import parse_shape
+from dpu.runtime.compiling import parse_shapes
 
 Run = Callable[..., tuple[int, str, str]]
 VERBS = list(dpuc.VERBS)
@@ -132,9 +132,10 @@ def test_sizes_and_shapes() -> None:
     assert parse_size("64") == (64, 64)
     assert parse_size("96x64") == (64, 96)
     assert parse_size(None) == (0, 0)
-    assert parse_shape("sample=2x4x8x8") == ("sample", (2, 4, 8, 8))
-    with pytest.raises(DpuError, match="no shape"):
-        parse_shape("sample")
+    assert parse_shapes(["sample=2x4x8x8", "timestep=1"]) == {"sample": (2, 4, 8, 8), "timestep": (1,)}
+    for bad in ("sample", "sample=2xx", "=2", "sample=0x1"):
+        with pytest.raises(DpuError, match="--shape"):
+            parse_shapes([bad])
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
