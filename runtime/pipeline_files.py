@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import mmap
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -42,7 +43,9 @@ class FolderFiles:
 
     def names(self) -> list[str]:
         """Every file, sorted."""
-        return sorted(p.relative_to(self.path).as_posix() for p in self.path.rglob("*") if p.is_file())
+        # Parts may be links to folders elsewhere, which rglob does not follow.
+        found = [Path(base, name) for base, _, names in os.walk(self.path, followlinks=True) for name in names]
+        return sorted(p.relative_to(self.path).as_posix() for p in found if p.is_file())
 
     def view(self, name: str) -> memoryview:
         """The bytes of one file, mapped."""
