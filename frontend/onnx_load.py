@@ -46,7 +46,7 @@ def load(path: Path, shapes: Mapping[str, tuple[int, ...]], part: str, weights: 
     Raises:
         DpuError: no ONNX file, an opset that is not supported, an open dimension left, a weight file missing.
     """
-    model = _read(path)
+    model = read(path)
     opset = model.opset_imports.get("", model.opset_imports.get("ai.onnx", 0))
     if opset not in OPSETS:
         raise DpuError(
@@ -69,7 +69,14 @@ def load(path: Path, shapes: Mapping[str, tuple[int, ...]], part: str, weights: 
     return Loaded(path, part, model.graph, opset, _bind(path, model.graph, shapes), store)
 
 
-def _read(path: Path) -> ir.Model:
+def read(path: Path) -> ir.Model:
+    """The model in a file, its weights not yet looked at.
+
+    Raises:
+        DpuError: there is no such file, or it is no ONNX model.
+    """
+    if path.is_dir():
+        raise DpuError(str(path), "is a folder", hint="give the path of an .onnx file in it", code="E102")
     try:
         if path.stat().st_size == 0:
             raise ValueError("the file is empty")
@@ -177,7 +184,9 @@ def _dims(path: Path, value: ir.Value) -> list[int | str]:
 
 
 def _text(dims: list[int | str] | tuple[int, ...]) -> str:
-    return "x".join(map(str, dims)) if dims else "a scalar"
+    if not dims:
+        return "a scalar"
+    return ("x" if all(isinstance(d, int) or len(d) == 1 for d in dims) else " x ").join(map(str, dims))
 
 
 def _example(dims: list[int | str]) -> str:

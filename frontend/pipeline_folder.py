@@ -121,7 +121,7 @@ def check_diffusers_folder(path: Path) -> None:
                 str(path / name),
                 "missing",
                 why="an SDXL source is a diffusers folder with model_index.json and one subfolder for each part",
-                hint="point --source at the folder that pipeline.save_pretrained(...) wrote",
+                hint="give the folder that pipeline.save_pretrained(...) wrote",
                 code="E111",
             )
     kind = read_json(path / "model_index.json").get("_class_name", "")

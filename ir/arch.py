@@ -12,11 +12,12 @@ from importlib import resources
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveFloat, PositiveInt, ValidationError, model_validator
 
 from ..errors import DpuError
 
 MAX_TILES = 32  # width of the remote semaphore masks of LOAD and STORE
+_EXAMPLE = "configs/arch/dpu_tiny.json shows every field, ir/arch.py says what each means"
 MAX_WORDS = 1 << 16  # VEC and stride fields address scratchpad words with 16 bits
 
 
@@ -28,7 +29,7 @@ class Buffer(_Config):
     """One scratchpad of a tile: its size and the number of independently ported banks."""
 
     bytes: int
-    banks: int = 1
+    banks: PositiveInt = 1
 
 
 class Buffers(_Config):
@@ -42,22 +43,22 @@ class Buffers(_Config):
 class Queues(_Config):
     """Instruction queue depth of each engine."""
 
-    load: int = 16
-    mxu: int = 8
-    vpu: int = 8
-    store: int = 8
+    load: PositiveInt = 16
+    mxu: PositiveInt = 8
+    vpu: PositiveInt = 8
+    store: PositiveInt = 8
 
 
 class Latency(_Config):
     """Pipeline depths in cycles: issue to first result visible (source: tile_model, uncalibrated)."""
 
-    dispatch: int = 1
-    issue: int = 8  # dead cycles at the start of an MXU or VPU instruction
-    mxu: int = 150
-    vpu: int = 64
-    load: int = 40  # engine overhead beside the DRAM latency
-    store: int = 40
-    remote_signal: int = 40
+    dispatch: NonNegativeInt = 1
+    issue: NonNegativeInt = 8  # dead cycles at the start of an MXU or VPU instruction
+    mxu: NonNegativeInt = 150
+    vpu: NonNegativeInt = 64
+    load: NonNegativeInt = 40  # engine overhead beside the DRAM latency
+    store: NonNegativeInt = 40
+    remote_signal: NonNegativeInt = 40
 
 
 class Dram(_Config):
@@ -65,12 +66,12 @@ class Dram(_Config):
 
     model: Literal["ideal", "simple"] = "simple"
     kind: str
-    bytes_per_cycle: float  # all tiles together, sustained
-    port_bytes_per_cycle: float  # one tile's LOAD or STORE port
-    latency: int  # cycles from request to first data
-    burst_bytes: int = 4096
-    base: int = 0
-    bytes: int
+    bytes_per_cycle: PositiveFloat  # all tiles together, sustained
+    port_bytes_per_cycle: PositiveFloat  # one tile's LOAD or STORE port
+    latency: NonNegativeInt  # cycles from request to first data
+    burst_bytes: PositiveInt = 4096
+    base: NonNegativeInt = 0
+    bytes: PositiveInt
 
 
 class Arch(_Config):
@@ -81,13 +82,13 @@ class Arch(_Config):
     tiles: int
     rows: int
     cols: int
-    lanes: int
-    clock_hz: float
+    lanes: PositiveInt
+    clock_hz: PositiveFloat
     buffers: Buffers
     queues: Queues = Queues()
     latency: Latency = Latency()
     dram: Dram
-    l2_bytes: int = 0
+    l2_bytes: NonNegativeInt = 0
 
     @model_validator(mode="after")
     def _check(self) -> Arch:
@@ -152,7 +153,14 @@ def load_arch(name_or_path: str) -> Arch:
         )
     try:
         return Arch.model_validate_json(source.read_text())
+    except (OSError, UnicodeDecodeError) as e:
+        raise DpuError(str(source), f"not a readable JSON file ({e})", hint=_EXAMPLE, code="E502") from e
     except ValidationError as e:
         first = e.errors()[0]
-        field = ".".join(str(x) for x in first["loc"]) or "arch"
-        raise DpuError(str(source), f"field '{field}': {first['msg']}", code="E502") from e
+        field = ".".join(str(x) for x in first["loc"])
+        what = first["msg"].removeprefix("Value error, ")
+        if first["type"] == "extra_forbidden":
+            what = "there is no such field"
+        raise DpuError(
+            str(source), f"field '{field}': {what}" if field else what, hint=_EXAMPLE, code="E502"
+        ) from e

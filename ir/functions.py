@@ -181,7 +181,7 @@ def function_table(name: str) -> Table:
 class _Gates(Mapping[str, GateTable]):
     """The committed gate tables, each read and verified on first use."""
 
-    _names = ("sigmoid", "phi", "tanh_gelu")
+    _names = ("sigmoid", "phi", "tanh_gelu", "quick_gelu")
 
     def __init__(self) -> None:
         self._loaded: dict[str, GateTable] = {}
@@ -201,7 +201,7 @@ class _Gates(Mapping[str, GateTable]):
 
 
 GATES: Final[Mapping[str, GateTable]] = _Gates()
-"""`sigmoid` (SiLU, quick_gelu), `phi` (GELU with erf), `tanh_gelu` (GELU with tanh)."""
+"""`sigmoid` (SiLU), `phi` (GELU with erf), `tanh_gelu` (GELU with tanh), `quick_gelu`."""
 
 
 def _round4(y: I64) -> I64:

@@ -187,7 +187,7 @@ def _key(x: F32) -> I32:
 def gate_mul(x: F32, table: GateTable) -> F32:
     """x * T(x), any shape, and 0 at -inf: SiLU with `GATES["sigmoid"]`, GELU with "phi" or "tanh_gelu".
 
-    quick_gelu(x) is gate_mul(1.702 x, sigmoid) * float32(1 / 1.702).
+    quick_gelu has a table of its own, T(x) = sigmoid(1.702 x).
     """
     x = np.asarray(x, np.float32)
     if x.size and float(np.minimum.reduce(x, axis=None)) == -np.inf:

@@ -256,7 +256,8 @@ class QAttentionOp(IRDLOperation):
     """Attention of int8 queries (scale a token and head), keys (scale a head) and centred values (scale a channel).
 
     Per block of `key_block` keys: `S = q k^T`, its row maximum, `p = exp2((S - max) * c[i])`, probabilities of
-    `prob_bits` bits, `O += p v`; see docs/numerics.md.
+    `prob_bits` bits, `O += p v`; see docs/numerics.md. With `causal` a token sees itself and earlier ones: scores are
+    masked in float before their maximum is taken.
     """
 
     name = "dpu.q.attention"
@@ -272,6 +273,7 @@ class QAttentionOp(IRDLOperation):
     k_scale = prop_def(DenseArrayBase)  # float32, one a head
     key_block = prop_def(IntegerAttr)
     prob_bits = prop_def(IntegerAttr)
+    causal = opt_prop_def(UnitAttr)
     y = result_def(TensorType)
     row_max = opt_result_def(TensorType)
 
@@ -279,8 +281,8 @@ class QAttentionOp(IRDLOperation):
     irdl_options = (ParsePropInAttrDict(),)
     assembly_format = (
         "$q `scale` $q_scale `,` $k `,` $v `mu` $mu `scale` $v_scale `heads` $heads `by` $scale "
-        "`key_block` $key_block `prob_bits` $prob_bits attr-dict `:` type($q) `,` type($q_scale) `,` type($k) `,` "
-        "type($v) `,` type($mu) `,` type($v_scale) `->` type($y) (`,` type($row_max)^)?"
+        "`key_block` $key_block `prob_bits` $prob_bits (`causal` $causal^)? attr-dict `:` type($q) `,` type($q_scale) `,` "
+        "type($k) `,` type($v) `,` type($mu) `,` type($v_scale) `->` type($y) (`,` type($row_max)^)?"
     )
 
     def verify_(self) -> None:
@@ -289,7 +291,12 @@ class QAttentionOp(IRDLOperation):
         _expect(c % self.heads.value.data == 0, f"{c} channels do not divide into {self.heads.value.data} heads")
         _expect(btc(self.y, "y") == (b, t, c), f"y is {shape_of(self.y)}, expected {(b, t, c)}")
         _expect(self.prob_bits.value.data in (8, 15), f"prob_bits is {self.prob_bits.value.data}, expected 8 or 15")
-        _expect(0 < self.key_block.value.data <= 1024, "key_block must be 1 to 1024, so that float32 holds the sums")
+        block = self.key_block.value.data
+        _expect(0 < block <= 1024, "key_block must be 1 to 1024, so that float32 holds the sums")
+        if self.causal:
+            keys = btc(self.k, "k")[1]
+            _expect(keys == t, f"causal attention of {t} queries on {keys} keys")
+            _expect(keys <= block, f"causal attention takes one block of keys, {keys} are more than {block}")
 
 
 QGRAPH_OPS = [

@@ -507,19 +507,19 @@ class _Function:
     def attention(self, op: g.AttentionOp) -> None:
         b, t, n = g.btc(op.q, "q")
         heads = op.heads.value.data
-        if op.causal is not None:
-            raise DpuError(
-                where(op),
-                f"causal attention of {t} tokens",
-                why="causal masks are not lowered yet",
-                hint="keep this part on the host",
-                code="E224",
-            )
         v_scale = self.param(
             f"derived::{self.names[op]}.v_scale", scale_of(self.channels(op, "v", n, centred=True)), op
         )
         mu = self.mu[op.v] if op.v in self.mu else self._state_mu(op.v)
         key_block = min(op.key_block.value.data, fitting_key_block(n // heads, g.shape_of(op.k)[1], self.arch))
+        if op.causal is not None and t > key_block:
+            raise DpuError(
+                where(op),
+                f"causal attention of {t} tokens",
+                why=f"a mask needs all keys in one block, and arch '{self.arch.name}' holds {key_block}",
+                hint="use an arch with larger scratchpads",
+                code="E224",
+            )
         want = self.wanted(op.y) == "row_max"
         new = q.QAttentionOp(
             operands=[self.value(op.q), self.q_scale[op.q], self.value(op.k), self.value(op.v), mu, v_scale],
@@ -529,6 +529,7 @@ class _Function:
                 "k_scale": DenseArrayBase.from_list(f32, [float(x) for x in self.key_scales(op)]),
                 "key_block": IntegerAttr(key_block, 64),
                 "prob_bits": op.prob_bits,
+                **({"causal": op.causal} if op.causal is not None else {}),
             },
             result_types=[tensor((b, t, n), f16), [self.stats_type("row_max", (b, t, n))] if want else []],
         )

@@ -33,8 +33,6 @@ def _refuse(op: Operation, what: str, why: str, code: str, hint: str = ON_HOST) 
 
 
 def _linear(op: g.LinearOp) -> None:
-    if op.act is not None and op.act.data == "quick_gelu":
-        raise _refuse(op, "activation 'quick_gelu'", "epilogues have silu and gelu", "E229")
     if op.geglu is not None and (op.act is not None or op.residual is not None):
         rest = "an activation" if op.act is not None else "a residual"
         raise _refuse(op, f"GEGLU with {rest}", "its epilogue's second operand is the gate", "E229")

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 QUANTISED = (g.LinearOp, g.ConvOp, g.AttentionOp)
 """The operations with int8 operands; the others work on float32 and float16 values."""
 _LEAST = 2.0**-24  # floor of an absolute maximum
+_MASKED = -60000.0  # what is added to a score, in octaves, so that its probability is 0
 _CLAMP = 96.0  # octaves by which a later key block may outweigh the first
 
 
@@ -100,8 +101,6 @@ class FakeQuantiser:
     def _attention(self, op: g.AttentionOp, get: Get) -> Tensor:
         import torch
 
-        if op.causal is not None:
-            raise DpuError(where(op), "causal attention", why="causal masks are not lowered yet", code="E224")
         heads, name = op.heads.value.data, self._names[op]
         q_max, k_max = (
             np.maximum(self._statistics.channel_absmax(stat_key(name, r)), np.float32(1e-6)) for r in ("q", "k")
@@ -116,8 +115,11 @@ class FakeQuantiser:
         q = _token_wise(_heads(_half(get("q") / factor), heads))
         k = _heads(_static(get("k") * factor, torch.from_numpy(k_scale)), heads)
         v = _heads(_static(v - mean, torch.from_numpy(v_scale)), heads)
-        steps = 255 if op.prob_bits.value.data == 8 else 16319
-        y = _softmax_product(q, k, v, op.scale.value.data, op.key_block.value.data, steps)
+        mask = torch.zeros(q.shape[2], k.shape[2])
+        block, steps = op.key_block.value.data, 255 if op.prob_bits.value.data == 8 else 16319
+        if op.causal is not None:  # one block: a later one could have no key that a token sees
+            mask, block = torch.full_like(mask, _MASKED).triu(1), k.shape[2]
+        y = _softmax_product(q, k, v, op.scale.value.data, mask, block, steps)
         return y.transpose(1, 2).flatten(2) + mean
 
 
@@ -177,14 +179,15 @@ def _heads(x: Any, heads: int) -> Any:
     return x.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
-def _softmax_product(q: Any, k: Any, v: Any, scale: float, block: int, steps: int) -> Tensor:
-    """`softmax(scale q k^T) v` with probabilities in whole steps below the maximum of their block of keys."""
+def _softmax_product(q: Any, k: Any, v: Any, scale: float, mask: Any, block: int, steps: int) -> Tensor:
+    """`softmax(scale q k^T + mask) v` with probabilities in whole steps below the maximum of their block of keys."""
     import torch
 
     first: Tensor | None = None
     out = total = torch.zeros(())
-    for keys, values in zip(k.split(block, dim=2), v.split(block, dim=2), strict=True):
-        scores = q @ keys.transpose(2, 3) * (scale * float(np.log2(np.e)))
+    blocks = (k.split(block, dim=2), v.split(block, dim=2), mask.split(block, dim=1))
+    for keys, values, hidden in zip(*blocks, strict=True):
+        scores = q @ keys.transpose(2, 3) * (scale * float(np.log2(np.e))) + hidden
         top = scores.amax(dim=-1, keepdim=True)
         p = torch.exp2(scores - top)
         x, sums = (p * steps).round() / steps @ values, p.sum(dim=-1, keepdim=True)

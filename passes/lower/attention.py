@@ -18,10 +18,12 @@ from ...ir.arch import Arch
 from ...ir.graph import btc
 from ...ir.isa import DmaFormat, Format, Function, Op2, Reduce
 from ...ir.qgraph import QAttentionOp
+from ...ir.tile import DramOp
 from ..tiling import Unit, cdiv, row_blocks
 from .context import Block, Lowering, all_units, at, pitch
 from .emitter import Col, Emitter, Factors, Red, Row, View
 
+MASKED = -60000.0  # added to a masked score, in powers of two: its probability is exactly 0
 CLAMP = -96.0  # largest power of two by which a later key block may outweigh the first: 2^96
 
 
@@ -85,15 +87,16 @@ class AttentionLowering:
         self.heads = op.heads.value.data
         self.d = n // self.heads
         c = low.arch.cols
-        if self.d % c:
+        if self.d % c and (self.heads > 1 or self.d > c):
             raise DpuError(
                 low.source,
                 f"head dimension {self.d} is no multiple of the array's {c} columns",
-                why="a head's columns must be whole column tiles",
+                why="a head's columns must be whole column tiles, or one head a part of one tile",
                 hint="pad the heads, or use an arch whose columns divide the head dimension",
                 code="E231",
             )
-        self.ht = self.d // c
+        self.ht = cdiv(self.d, c)
+        self.tail = low.tail(self.d)
         self.wide = op.prob_bits.value.data == 15
         block = op.key_block.value.data
         self.key_blocks = [(k, min(block, self.keys - k)) for k in range(0, self.keys, block)]
@@ -103,6 +106,8 @@ class AttentionLowering:
         self.rows = min(
             w["acc"] // 4 // kt, w["act"] // 4 // (planes * kt), w["vbuf"] // 8 // (2 * self.ht), w["param"] // 32
         )
+        if op.causal is not None:
+            self.rows = min(self.rows, w["vbuf"] // 8 // (3 * kt))  # mask and masked scores
         words = 2 * kt * self.ht * low.arch.rows
         if self.rows < 1 or 2 * words > w["wgt"] or kt > 255:
             raise DpuError(
@@ -117,6 +122,11 @@ class AttentionLowering:
         v_scale = op.v_scale
         self.v_scale = low.pool.add(f"{low.source}.v_scale", "f32", (1, 1, n), lambda: low.pool.param(v_scale))
         self.k_scale = [float(x) for x in op.k_scale.get_values()]
+        self.mask: DramOp | None = None
+        if op.causal is not None:
+            self.mask = low.pool.add(
+                f"{low.source}.mask", "f16", (1, t, t), lambda: np.triu(np.full((t, t), MASKED, np.float16), 1)
+            )
         self.out = low.result(op.y, "f16", self.shape)
         self.row_max = low.result(op.row_max, "f32", (b, 1, t), ".row_max") if op.row_max is not None else None
 
@@ -167,7 +177,7 @@ class AttentionLowering:
                 e.load(
                     k,
                     k_dram,
-                    r,
+                    min(r, self.d),
                     (count, ht, tiles),
                     strides,
                     steps,
@@ -177,13 +187,13 @@ class AttentionLowering:
                 )
         offset = at(v_dram, unit.b, k0, column)
         pad = (0, kt * r - n, 0, 0)
-        e.load(v, v_dram, c, (n, ht), (pitch(v_dram), c), (1, kt * r), offset=offset, pad=pad)
+        e.load(v, v_dram, min(c, self.d), (n, ht), (pitch(v_dram), c), (1, kt * r), offset=offset, pad=pad)
         colsum = main.alloc("param", ht * c)
         if not self.wide:
             acc = main.alloc("acc", ht)
             main.mm(ones, v, acc, rows=(1, 1), row_stride=(0, 0), nc=kt, nn=ht, wn=kt * r, an=1)
             a, d = View(acc, Format.I32, 1, 1), View(colsum, Format.F32, ht * c, c)
-            main.vec(a, d, 1, ht, c, a1=128.0, a2=Col(head.scales))
+            main.vec(a, d, 1, ht, self.tail, a1=128.0, a2=Col(head.scales))
         return Keys(k0, n, k, v, colsum)
 
     def _attend(
@@ -254,18 +264,14 @@ class AttentionLowering:
         planes = 2 if self.wide else 1
         p, sums = e.alloc("act", planes * kt * rows), e.alloc("param", rows)
         d = View(p, Format.I15_SPLIT if self.wide else Format.I8_OFFSET, planes * kt, 1)
-        e.vec(
-            View(s.acc, Format.I32, 1, rows),
-            d,
-            rows,
-            kt,
-            self.low.tail(s.keys.n),
-            sub=Row(s.maximum),
-            a1=Row(block.c),
-            func=Function.EXP2,
-            r=16319.0 if self.wide else 255.0,
-            red=Red(Reduce.SUM, sums),
-        )
+        top = 16319.0 if self.wide else 255.0
+        a, tail, red = View(s.acc, Format.I32, 1, rows), self.low.tail(s.keys.n), Red(Reduce.SUM, sums)
+        if self.mask is None:
+            factors: Factors = {"a1": Row(block.c), "r": top}
+            e.vec(a, d, rows, kt, tail, sub=Row(s.maximum), func=Function.EXP2, red=red, **factors)
+        else:
+            z, negative = self._masked(e, block, a, kt, tail, self.mask)
+            e.vec(z, d, rows, kt, tail, b1=Row(negative), func=Function.EXP2, r=top, red=red)
         acc = e.alloc("acc", planes * ht * rows)
         for plane in range(planes):
             e.mm(
@@ -283,6 +289,28 @@ class AttentionLowering:
             )
         return acc, sums
 
+    def _masked(
+        self, e: Emitter, block: Queries, scores: View, kt: int, tail: int, mask: DramOp
+    ) -> tuple[View, SSAValue]:
+        """Scaled scores plus the mask, float32 in VBUF, and the negative of each row's maximum."""
+        rows = block.rows
+        m, z = e.alloc("vbuf", rows * kt), View(e.alloc("vbuf", 2 * rows * kt), Format.F32, 2 * kt, 2)
+        e.load(m, mask, 2 * self.keys, (rows,), (pitch(mask),), (kt,), offset=at(mask, 0, block.lo))
+        maximum = e.alloc("param", rows)
+        e.vec(
+            scores,
+            z,
+            rows,
+            kt,
+            tail,
+            a1=Row(block.c),
+            op2=Op2.ADD,
+            b=View(m, Format.F16, kt, 1),
+            red=Red(Reduce.MAX, maximum),
+        )
+        e.vector(maximum, maximum, rows, a1=-1.0)
+        return z, maximum
+
     def _operand(self, e: Emitter, block: Queries, acc: SSAValue) -> View:
         """The product as a vector operand: int32, or for 15 bits the two planes combined in float32."""
         rows, ht = block.rows, self.ht
@@ -290,7 +318,7 @@ class AttentionLowering:
         if not self.wide:
             return a
         x = View(e.alloc("vbuf", rows * ht * 2), Format.F32, 2 * ht, 2)
-        e.vec(a, x, rows, ht, self.arch.cols, a1=128.0, op2=Op2.ADD, b=replace(a, at=ht * rows))
+        e.vec(a, x, rows, ht, self.tail, a1=128.0, op2=Op2.ADD, b=replace(a, at=ht * rows))
         return x
 
     def _affine(self, head: Head, keys: Keys) -> Factors:
@@ -300,7 +328,7 @@ class AttentionLowering:
         """The first block's output, float32 in VBUF."""
         o = e.alloc("vbuf", block.rows * self.ht * 2)
         a = self._operand(e, block, acc)
-        e.vec(a, View(o, Format.F32, 2 * self.ht, 2), block.rows, self.ht, self.arch.cols, **self._affine(head, s.keys))
+        e.vec(a, View(o, Format.F32, 2 * self.ht, 2), block.rows, self.ht, self.tail, **self._affine(head, s.keys))
         return o
 
     def _add(
@@ -332,7 +360,7 @@ class AttentionLowering:
         view = View(o, Format.F32, 2 * self.ht, 2)
         a = self._operand(e, block, acc)
         affine: Factors = {**self._affine(head, s.keys), "a2": Row(w)}
-        e.vec(a, view, rows, self.ht, self.arch.cols, op2=Op2.ADD, b=view, **affine)
+        e.vec(a, view, rows, self.ht, self.tail, op2=Op2.ADD, b=view, **affine)
         e.vector(sums, total, rows, a1=Row(w), b1=Row(total))
 
     def _finish(
@@ -358,9 +386,9 @@ class AttentionLowering:
         if len(self.key_blocks) == 1:
             a = self._operand(e, block, o)
             affine: Factors = {**self._affine(head, s.keys), "a2": Row(rl), "b2": mu}
-            e.vec(a, d, rows, ht, self.arch.cols, red=red, **affine)
+            e.vec(a, d, rows, ht, self.tail, red=red, **affine)
         else:
-            e.vec(View(o, Format.F32, 2 * ht, 2), d, rows, ht, self.arch.cols, a1=Row(rl), b1=mu, red=red)
+            e.vec(View(o, Format.F32, 2 * ht, 2), d, rows, ht, self.tail, a1=Row(rl), b1=mu, red=red)
         offset = at(self.out, unit.b, block.lo, head.index * self.d)
         e.store(self.out, d.buf, 2 * self.d, (rows,), (pitch(self.out),), (ht,), offset=offset)
 

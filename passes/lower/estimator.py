@@ -17,6 +17,7 @@ from xdsl.ir import Operation, SSAValue
 
 from ...ir import cost
 from ...ir.arch import Arch
+from ...ir.functions import GATES
 from ...ir.graph import ParamOp, shape_of
 from ...ir.isa import Opcode, records
 from ...ir.macs import macs
@@ -27,7 +28,7 @@ from ..tiling import Unit
 from .constants import ConstantPool
 from .context import Lowering, Template
 from .emitter import Emitter
-from .program import TABLES, dtype_of, lower_op
+from .program import dtype_of, lower_op
 
 COUNTED = (Opcode.LOAD, Opcode.MM, Opcode.VEC, Opcode.STORE)
 
@@ -119,7 +120,7 @@ def estimate_entry(
     last = f.body.block.last_op
     for value, name in zip(last.operands if last else (), result_names(f), strict=True):
         low.tensors[value] = low.declare(name, dtype_of(value), _three(shape_of(value)))
-    low.tables = [dict.fromkeys(TABLES, _BUFFERS["table"])] * arch.tiles
+    low.tables = [dict.fromkeys(GATES, _BUFFERS["table"])] * arch.tiles
     found = []
     for op in f.body.block.ops:
         if isinstance(op, ParamOp | ReturnOp):

@@ -21,7 +21,8 @@ from .emitter import Col, Emitter, Factors, Red, Row, View
 from .vectors import norm_vectors, token_scales
 
 BATCH = 4  # pieces of a prologue in VBUF together, each at most an eighth of it
-GATE = {"silu": "sigmoid", "gelu": "phi"}
+GATE = {"silu": "sigmoid", "gelu": "phi", "quick_gelu": "quick_gelu"}
+"""The gate table of each activation."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from ...errors import DpuError
 from ...ir.arch import Arch
 from ...ir.functions import GATES, table_image
 from ...ir.graph import ParamOp, shape_of
-from ...ir.isa import TABLE_BYTES
+from ...ir.isa import TABLE_BYTES, TABLE_SLOTS
 from ...ir.locations import fuse, nodes_of, where
 from ...ir.naming import op_names
 from ...ir.qgraph import (
@@ -32,11 +32,8 @@ from .constants import ConstantPool, Fetch
 from .context import Lowering
 from .conv import ConvLowering
 from .emitter import Emitter
-from .linear import LinearLowering
+from .linear import GATE, LinearLowering
 from .rowwise import lower_centre, lower_group_norm, lower_quantise, lower_silu
-
-TABLES = ("sigmoid", "phi")
-
 
 @dataclass(frozen=True)
 class LoweredOp:
@@ -98,7 +95,7 @@ def lower_entry(f: FuncOp, arch: Arch, pool: ConstantPool, state: set[str]) -> L
         kind = "state" if name in state else "io"
         outputs[name] = low.tensors[value] = low.declare(name, dtype_of(value), cast(Any, shape_of(value)), kind)
     entry = LoweredEntry(f.sym_name.data, cast(Any, None), inputs, outputs)
-    _load_tables(low)
+    _load_tables(low, gate_tables(f))
     names = op_names(f)
     for op in f.body.block.ops:
         if isinstance(op, ParamOp | ReturnOp):
@@ -147,19 +144,46 @@ def state_names(functions: list[FuncOp]) -> set[str]:
     return {n for f in functions for n in result_names(f)} & {n for f in functions for n in argument_names(f)}
 
 
-def _load_tables(low: Lowering) -> None:
-    """Every tile loads the gate tables once."""
+def gate_tables(f: FuncOp) -> list[str]:
+    """The gate tables that a function's operations use, in order of first use.
+
+    Raises:
+        DpuError: more than a tile holds.
+    """
+    found: dict[str, None] = {}
+    for op in f.body.block.ops:
+        if isinstance(op, QSiluOp) or (isinstance(op, QGroupNormOp) and op.act is not None):
+            found["sigmoid"] = None
+        elif isinstance(op, QLinearOp):
+            if op.act is not None:
+                found[GATE[op.act.data]] = None
+            if any(k.data == "geglu" for k in op.kinds.data):
+                found["phi"] = None
+    if len(found) > TABLE_SLOTS:
+        raise DpuError(
+            f"function '{f.sym_name.data}'",
+            f"uses {len(found)} gate tables: {', '.join(found)}",
+            why=f"a tile holds {TABLE_SLOTS}, loaded once",
+            hint="split it into functions",
+            code="E227",
+        )
+    return list(found)
+
+
+def _load_tables(low: Lowering, names: list[str]) -> None:
+    """Every tile loads its gate tables once."""
     low.source = "gate tables"
     drams = {}
-    for name in TABLES:
+    for name in names:
         drams[name] = low.pool.raw(f"table.{name}", TABLE_BYTES, lambda name=name: table_image(GATES[name]))  # type: ignore[misc]
     for tile in range(low.arch.tiles):
         e: Emitter = low.emitter()
-        low.tables.append({name: e.alloc("table", 1) for name in TABLES})
-        for name in TABLES:
+        low.tables.append({name: e.alloc("table", 1) for name in names})
+        for name in names:
             e.load(low.tables[tile][name], drams[name], TABLE_BYTES)
-        low.body.append(SectionOp(tile, 0, 0, 0, "prologue", low.source))
-        low.body.extend(e.ops)
+        if e.ops:
+            low.body.append(SectionOp(tile, 0, 0, 0, "prologue", low.source))
+            low.body.extend(e.ops)
 
 
 def lower_op(low: Lowering, op: Operation, work: bool = True) -> None:

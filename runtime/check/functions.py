@@ -216,9 +216,7 @@ def gated(x: npt.ArrayLike, name: str) -> F32:
 
 def activation(x: F32, name: str) -> F32:
     """An activation by its name in the graph."""
-    if name == "quick_gelu":
-        return mul(gated(mul(x, np.float32(1.702)), "sigmoid"), np.float32(1 / 1.702))
-    return gated(x, {"silu": "sigmoid", "gelu": "phi"}[name])
+    return gated(x, {"silu": "sigmoid", "gelu": "phi", "quick_gelu": "quick_gelu"}[name])
 
 
 # -- section 5: products -----------------------------------------------------------------------------------------------

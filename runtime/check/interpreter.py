@@ -284,14 +284,14 @@ def _attention(op: QAttentionOp, context: Context) -> list[Array]:
                 rows = slice(lo, lo + QUERY_ROWS)
                 c = fn.mul(q_scale[b, h, rows], factor)[:, None]
                 keys, values = k[b, :, cols], v[b, :, cols]
-                y = _head(q[b, rows, cols], c, keys, values, v_scale[cols], mu[b, 0, cols], op, context)
+                y = _head(q[b, rows, cols], c, keys, values, v_scale[cols], mu[b, 0, cols], op, context, lo)
                 out[b, rows, cols] = fn.to_half(y)
     assert heads == len(op.k_scale.get_values())
     return [out] if op.row_max is None else [out, fn.row_absmax(fn.from_half(out))[:, None]]
 
 
-def _head(q: I8, c: F32, k: I8, v: I8, sv: F32, mu: F32, op: QAttentionOp, context: Context) -> F32:
-    """One head of one sample: q [rows, d], c [rows, 1], k and v [keys, d]."""
+def _head(q: I8, c: F32, k: I8, v: I8, sv: F32, mu: F32, op: QAttentionOp, context: Context, row0: int) -> F32:
+    """One head of one sample: q [rows, d] from token `row0` on, c [rows, 1], k and v [keys, d]."""
     wide, block = op.prob_bits.value.data == 15, op.key_block.value.data
     first: I64 | None = None
     o = total = np.zeros((0, 1), np.float32)
@@ -299,7 +299,12 @@ def _head(q: I8, c: F32, k: I8, v: I8, sv: F32, mu: F32, op: QAttentionOp, conte
         keys, values = k[k0 : k0 + block], v[k0 : k0 + block]
         scores = fn.product(q, np.ascontiguousarray(keys.T))
         top = scores.max(axis=1, keepdims=True)
-        p = fn.exp2(fn.mul(fn.from_int(scores - top), c))
+        if op.causal is not None:
+            later = np.arange(len(keys)) > row0 + np.arange(len(q))[:, None]
+            z = fn.add(fn.mul(fn.from_int(scores), c), np.where(later, np.float32(-60000), np.float32(0)))
+            p = fn.exp2(fn.add(z, fn.mul(z.max(axis=1, keepdims=True), np.float32(-1))))
+        else:
+            p = fn.exp2(fn.mul(fn.from_int(scores - top), c))
         sums = fn.row_sum(p, context.cuts.columns)[:, None]
         if wide:
             high, low = (fn.from_int(fn.product(x, values)) for x in fn.to_planes(fn.mul(p, np.float32(16319))))

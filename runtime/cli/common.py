@@ -49,24 +49,29 @@ def run_app(app: typer.Typer, name: str) -> None:
 
 
 def check_output(path: Path | None, folder: bool = False) -> None:
-    """Refuse an output that cannot be written, before any work; make `path` where it is a `folder`.
+    """Refuse an output that cannot be written, before any work; nothing is made yet.
+
+    A `folder` may be missing together with its parents: whoever writes into it makes them.
 
     Raises:
         DpuError: the place does not exist, is no folder, or is not writable.
     """
     if path is None:
         return
-    try:
-        if folder:
-            path.mkdir(parents=True, exist_ok=True)
-        elif path.is_dir():
-            raise DpuError(str(path), "is a folder, expected a file name", code="E101")
-    except OSError as e:
-        raise DpuError(str(path), f"cannot make this folder ({e.strerror})", code="E101") from e
+    if not folder and path.is_dir():
+        raise DpuError(str(path), "is a folder, expected a file name", hint=f"such as {path / 'FILE'}", code="E101")
     place = path if folder else path.parent
-    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
-        what = "is not writable" if place.is_dir() else "does not exist"
-        raise DpuError(str(path), f"folder '{place}' {what}", hint="choose an existing, writable folder", code="E101")
+    while folder and not place.exists():
+        place = place.parent
+    if not place.exists():
+        what = f"folder '{place}' does not exist"
+    elif not place.is_dir():
+        what = f"'{place}' is a file, expected a folder"
+    elif not os.access(place, os.W_OK | os.X_OK):
+        what = f"folder '{place}' is not writable"
+    else:
+        return
+    raise DpuError(str(path), what, hint="choose an existing, writable folder", code="E101")
 
 
 def parse_size(text: str | None) -> tuple[int, int]:

@@ -120,8 +120,8 @@ def test_every_operation_of_the_graph_has_words(compiled: Compiled, graph: tuple
         assert ops
         assert not [op.name for op in ops if not nodes_of(op) or not covered.issuperset(nodes_of(op))], name
         for kind in ("conv", "attention", "group_norm"):
-            graph = sum(op.name == f"dpu.{kind}" for op in ops)
-            assert sum(s.kind == f"dpu.q.{kind}" for s in sources) == graph, (name, kind)
+            wanted = sum(op.name == f"dpu.{kind}" for op in ops)
+            assert sum(s.kind == f"dpu.q.{kind}" for s in sources) == wanted, (name, kind)
 
 
 def test_the_host_does_what_the_architecture_lists_and_no_more(compiled: Compiled) -> None:

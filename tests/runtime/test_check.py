@@ -128,6 +128,25 @@ def transformer(arch: str, b: int, t: int, c: int, heads: int, bits: int = 8, bl
     return compiled(text, w, {"x": w.normal(b, t, c)}, arch)
 
 
+def text_encoder(arch: str, b: int, t: int, c: int, heads: int) -> Compiled:
+    """A layer of a text encoder: causal attention, quick GELU, two residuals; the input is the embedded text."""
+    w = Weights()
+    x, v, h = tensor(b, t, c), tensor(c), tensor(b, t, 4 * c)
+    text = f"func.func @f(%x: {x}) -> {x} {{\n" + "".join(w.param(n, c, c) for n in ("wq", "wk", "wv", "wo"))
+    text += w.param("w1", c, 4 * c) + w.param("w2", 4 * c, c) + w.param("b1", 4 * c)
+    text += "".join(w.param(n, c) for n in ("g", "b"))
+    linear = f"{x}, {tensor(c, c)} -> {x}\n"
+    text += f"%n = dpu.layer_norm %x, %g, %b eps 1.0e-5 : f64 : {x}, {v}, {v} -> {x}\n"
+    text += "".join(f"%{r} = dpu.linear %n, %w{r} bias %b : {v} : {linear}" for r in "qkv")
+    text += f"%a = dpu.attention %q, %k, %v heads {heads} scale 0.125 key_block 1024 prob_bits 8 : i64 causal : "
+    text += f"{x}, {x}, {x} -> {x}\n"
+    text += f"%o = dpu.linear %a, %wo bias %b : {v} residual %x : {x} : {linear}"
+    text += f"%m = dpu.layer_norm %o, %g, %b eps 1.0e-5 : f64 : {x}, {v}, {v} -> {x}\n"
+    text += f'%f = dpu.linear %m, %w1 bias %b1 : {tensor(4 * c)} act "quick_gelu" : {x}, {tensor(c, 4 * c)} -> {h}\n'
+    text += f"%z = dpu.linear %f, %w2 bias %b : {v} residual %o : {x} : {h}, {tensor(4 * c, c)} -> {x}\n"
+    return compiled(text + f"func.return %z : {x}\n}}", w, {"x": w.normal(b, t, c)}, arch)
+
+
 def convolutions(arch: str, b: int, h: int, w: int, c: int, n: int) -> Compiled:
     """Every form of convolution and GroupNorm, a time embedding, linears of GroupNorm and of two sources."""
     p = Weights(1)
@@ -231,6 +250,17 @@ def test_transformers_are_equal(arch: str, b: int, t: int, c: int, heads: int, b
     assert report.ok, report.text()
     assert len(report.rows) == 7
     assert "7 of 7 operations equal" in report.text()
+
+
+@pytest.mark.parametrize(
+    ("arch", "b", "t", "c", "heads"),
+    [("dpu_tiny", 2, 77, 32, 2), ("dpu_f2", 1, 77, 128, 2), ("dpu_32tops", 2, 77, 32, 1), ("dpu_f2", 1, 5, 64, 1)],
+)
+def test_text_encoders_are_equal(arch: str, b: int, t: int, c: int, heads: int) -> None:
+    p = text_encoder(arch, b, t, c, heads)
+    report = check(p.emitted, p.fetch, p.inputs)
+    assert report.ok, report.text()
+    assert "6 of 6 operations equal" in report.text()
 
 
 @pytest.mark.parametrize(
