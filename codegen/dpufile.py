@@ -198,7 +198,12 @@ def save(program: Program, path: Path | str, constants: Chunks | None = None) ->
         os.fsync(file.fileno())
 
 
-def _not_a_program(path: str, why: str, hint: str = "") -> DpuError:
+_COMPILE = "compile a model: dpuc compile DIR --calibration FILE -o FILE.dpu"
+_DAMAGED = "the file was changed or damaged after it was written"
+_AGAIN = "copy or compile it again"
+
+
+def _not_a_program(path: str, why: str, hint: str = _COMPILE) -> DpuError:
     return DpuError(path, f"not a DPU program ({why})", hint=hint, code="E301")
 
 
@@ -208,16 +213,15 @@ def _read_header(path: Path) -> tuple[dict[str, Any], int]:
         size = path.stat().st_size
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
-            missing = size < 10 or length < 2
-            if not missing and length > MAX_HEADER:
-                raise _not_a_program(str(path), "safetensors header is missing")
-            raw = file.read(length)
+            missing = size < 10 or not 2 <= length <= MAX_HEADER
+            raw = b"" if missing else file.read(length)
     except OSError as e:
-        raise DpuError(str(path), f"cannot be read ({e.strerror})", code="E301") from e
+        raise DpuError(str(path), f"cannot be read ({e.strerror})", hint=_COMPILE, code="E301") from e
     if missing or not raw.startswith(b"{"):
         raise _not_a_program(str(path), "safetensors header is missing")
     if len(raw) < length:
-        raise _not_a_program(str(path), f"truncated: the header has {length} bytes, the file holds {len(raw)} of them")
+        what = f"truncated: the header has {length} bytes, the file holds {len(raw)} of them"
+        raise _not_a_program(str(path), what, _AGAIN)
     try:
         header = json.loads(raw)
     except ValueError as e:
@@ -228,7 +232,7 @@ def _read_header(path: Path) -> tuple[dict[str, Any], int]:
 def _check_metadata(path: str, header: dict[str, Any]) -> dict[str, str]:
     metadata = header.get("__metadata__")
     if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
-        raise _not_a_program(path, "a safetensors file of another kind", hint="compile a model with dpuc")
+        raise _not_a_program(path, "a safetensors file of another kind")
     abi, version = metadata.get("abi"), metadata.get("format_version")
     if abi != str(ABI_VERSION):
         raise DpuError(path, f"ABI {abi}, this build reads {ABI_VERSION}", hint="compile the model again", code="E302")
@@ -237,7 +241,7 @@ def _check_metadata(path: str, header: dict[str, Any]) -> dict[str, str]:
         raise DpuError(path, what, hint="compile the model again", code="E302")
     table = {k: v for k, v in header.items() if k != "__metadata__"}
     if metadata.get("header_sha256") != _header_digest(table, metadata):
-        raise DpuError(path, "checksum of the header differs", why="the file was changed or damaged", code="E303")
+        raise DpuError(path, "checksum of the header differs", why=_DAMAGED, hint=_AGAIN, code="E303")
     return cast(dict[str, str], metadata)
 
 
@@ -261,7 +265,8 @@ def _tensors(path: Path, header: dict[str, Any], begin: int) -> dict[str, Tensor
     size = path.stat().st_size - begin
     if size != end:
         kind = "truncated" if size < end else "trailing bytes"
-        raise _not_a_program(str(path), f"{kind}: the header promises {end} bytes of data, the file holds {size}")
+        what = f"{kind}: the header promises {end} bytes of data, the file holds {size}"
+        raise _not_a_program(str(path), what, _AGAIN)
     return out
 
 
@@ -308,8 +313,8 @@ class _Reader:
             raise DpuError(
                 str(self.path),
                 f"checksum of tensor '{name}' differs",
-                why="the file was changed or damaged after it was written",
-                hint="copy or compile it again",
+                why=_DAMAGED,
+                hint=_AGAIN,
                 code="E303",
             )
 

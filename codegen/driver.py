@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,9 @@ from ..errors import DpuError
 from ..files import sha256
 from ..frontend.host_files import host_files
 from ..frontend.importer import import_onnx
+from ..frontend.onnx_load import read as read_onnx
+from ..frontend.part_shapes import part_shapes
+from ..frontend.pipeline_folder import read_json
 from ..frontend.weights import WeightStore
 from ..ir.arch import Arch, load_arch
 from ..ir.container import HostSegment, Program
@@ -24,28 +26,31 @@ from ..ir.dialects import print_module
 from ..ir.signature import argument_names, result_names
 from ..passes.calibration import Calibration, load_calibration
 from ..passes.host_segments import segments
+from ..passes.lower.constants import Fetch
 from ..passes.lower.program import lower_module
 from ..passes.overlap_prologues import OverlapPrologues
 from ..passes.pipeline import FLOAT_PIPELINE, PassRecord, run_passes, write_summary
 from ..passes.plan_scratchpad import plan_module
-from ..passes.quantise import Derived, Statistics, fetcher, quantise
+from ..passes.quantise import DERIVED, Derived, Statistics, fetcher, quantise
 from ..passes.stage import Stage
 from .dpufile import save
-from .emit import Emitted, HostInputs, assemble
+from .emit import Emitted, HostInputs, Lowered, assemble
+from .verify.verify import verify_program
 
 Shapes = Mapping[str, tuple[int, ...]]
 PRECISIONS = ("w8a8",)
+MAX_BATCH = 64  # diffusers' upsampling takes another branch from here on
+
+PARTS = ("text_encoder", "text_encoder_2", "vae_decoder")
+"""Parts of a pipeline beside the UNet that have programs."""
 
 PIPELINE_SEGMENTS = (
     HostSegment(name="tokenizer", why="text to token ids"),
-    HostSegment(name="text_encoder", why="runs in ONNX Runtime; the DPU does not mask attention yet"),
-    HostSegment(name="text_encoder_2", why="runs in ONNX Runtime; the DPU does not mask attention yet"),
-    HostSegment(name="scheduler step", why="65k elements in float32"),
-    HostSegment(name="guidance combination", why="65k elements in float32"),
-    HostSegment(name="vae_decoder", why="runs in ONNX Runtime; not compiled yet"),
+    HostSegment(name="scheduler step", why="a few operations on the latent, in float32"),
+    HostSegment(name="guidance combination", why="a few operations on the latent, in float32"),
     HostSegment(name="image conversion", why="float to 8-bit pixels"),
 )
-"""What the host does around the UNet of a whole pipeline."""
+"""What the host does around the programs of a pipeline, beside the segments cut out of its graphs."""
 
 
 @dataclass
@@ -53,8 +58,7 @@ class Compiled:
     """A compiled model and everything that made it, for tools that look closer."""
 
     emitted: Emitted
-    quantised: ModuleOp  # the quantised functions
-    fetch: Callable[[str, tuple[str, ...]], npt.NDArray[Any]]
+    fetch: Fetch
     records: list[PassRecord]
     path: Path | None = None
 
@@ -98,42 +102,85 @@ def graph_of(
     return module, store, records
 
 
-def compile_onnx(
+@dataclass
+class Front:
+    """One model lowered and scheduled, before words: what `assemble` and the container need of it."""
+
+    part: str
+    lowered: Lowered
+    text: str  # the quantised graph
+    fetch: Fetch
+    host: HostInputs
+    segments: list[dict[str, str | int]]
+    tables: dict[str, npt.NDArray[Any]]
+    records: list[PassRecord]
+
+
+def lower_onnx(
     onnx: Path, part: str, arch: Arch, shapes: Shapes, statistics: Statistics, dump_dir: Path | None = None
-) -> Compiled:
-    """Compile one ONNX file. Every pass is dumped, numbered, into `dump_dir` if there is one.
+) -> Front:
+    """Lower one ONNX file. Every pass is dumped, numbered, into `dump_dir` if there is one.
 
     Raises:
-        DpuError: see `graph_of`, `quantise`, `emit`.
+        DpuError: see `graph_of`, `quantise`, `lower_module`.
     """
     module, store, records = graph_of(onnx, part, shapes, dump_dir=dump_dir)
     host = _host_layouts(module)
-    host_segments = [_segment(s) for s in segments(module)]
+    cut = segments(module)
+    tables = {str(s[k]): store.get(str(s[k])) for s in cut for k in ("table", "position") if k in s}
     derived: Derived = {}
     fetch = fetcher(store.get, derived)
 
     def run(passes: Sequence[Any]) -> None:
         records.extend(run_passes(module, passes, dump_dir=dump_dir, first=len(records) + 1))
 
-    run([Stage("quantise", lambda m: quantise(m, arch, statistics, derived))])
+    run([Stage("quantise", lambda m: quantise(m, arch, statistics, derived, part))])
     text = print_module(module, locations=True)
-    quantised = ModuleOp([f.clone() for f in module.ops if isinstance(f, FuncOp)])
     lowered: list[Any] = []
     run(
         [
-            Stage("lower-to-tile", lambda m: lowered.extend(lower_module(m, arch, fetch))),
+            Stage("lower-to-tile", lambda m: lowered.extend(lower_module(m, arch, fetch, part))),
             OverlapPrologues(),
             Stage("plan-scratchpad", lambda m: plan_module(m, arch)),
         ]
     )
     if dump_dir is not None:
         write_summary(records, dump_dir)
-    emitted = assemble(lowered, arch, {}, host)
+    return Front(part, lowered, text, fetch, host, cut, tables, records)
+
+
+def _join(fronts: Sequence[Front], arch: Arch) -> Compiled:
+    """One program of several models."""
+    host = {f"{entry.name}/{name}": layout for f in fronts for entry, _ in f.lowered for name, layout in f.host.items()}
+    emitted = assemble([pair for f in fronts for pair in f.lowered], arch, {}, host)
     program = emitted.program
-    program.host_segments = host_segments
-    program.tables["quantised_graph"] = np.frombuffer(text.encode(), np.uint8)
-    program.info.update({"part": part, "precision": "w8a8", "model_sha256": sha256(onnx)})
-    return Compiled(emitted, quantised, fetch, records)
+    verify_program(program)
+    program.host_segments = [_segment(f.part, s) for f in fronts for s in f.segments]
+    program.info["segments"] = {f.part: f.segments for f in fronts if f.segments}
+    for f in fronts:
+        program.tables[f"quantised_graph/{f.part}"] = np.frombuffer(f.text.encode(), np.uint8)
+        for source, array in f.tables.items():
+            program.tables[f"embedding/{source}"] = array
+    fetchers = {f.part: f.fetch for f in fronts}
+
+    def fetch(source: str, transform: tuple[str, ...]) -> npt.NDArray[Any]:
+        return fetchers[source.removeprefix(DERIVED).partition("::")[0]](source, transform)
+
+    first = fronts[0]
+    return Compiled(emitted, first.fetch if len(fronts) == 1 else fetch, [r for f in fronts for r in f.records])
+
+
+def compile_onnx(
+    onnx: Path, part: str, arch: Arch, shapes: Shapes, statistics: Statistics, dump_dir: Path | None = None
+) -> Compiled:
+    """Compile one ONNX file into a program of its own.
+
+    Raises:
+        DpuError: see `lower_onnx`, `assemble`.
+    """
+    compiled = _join([lower_onnx(onnx, part, arch, shapes, statistics, dump_dir)], arch)
+    compiled.program.info.update({"part": part, "precision": "w8a8", "model_sha256": sha256(onnx)})
+    return compiled
 
 
 def compile_folder(
@@ -147,16 +194,21 @@ def compile_folder(
     shapes: Shapes | None = None,
     out: Path | None = None,
     dump_dir: Path | None = None,
+    parts: Sequence[str] = PARTS,
 ) -> Compiled:
-    """Compile an exported pipeline folder (its UNet; the rest goes along for the host) or one ONNX file.
+    """Compile an exported pipeline folder, or one ONNX file of a UNet.
 
     `size` is (height, width) in pixels, zero for the folder's own; `shapes` fixes open dimensions of a single file.
+    `parts` of a folder are compiled beside the UNet; the others go along for the host.
 
     Raises:
         DpuError: no calibration, one of another model, or anything the stages refuse.
     """
     if precision not in PRECISIONS:
         raise DpuError(f"--precision {precision}", "not available", hint=f"one of {', '.join(PRECISIONS)}", code="E503")
+    if not 1 <= batch < MAX_BATCH:
+        what = f"{batch} is not between 1 and {MAX_BATCH - 1}"
+        raise DpuError("--batch", what, hint="2 is one image with guidance", code="E501")
     target = load_arch(arch) if isinstance(arch, str) else arch
     folder = model.is_dir()
     onnx = model / "unet" / "model.onnx" if folder else model
@@ -168,14 +220,23 @@ def compile_folder(
             code="E102",
         )
     wanted = dict(shapes or {})
+    latent = latent_size(model, size) if folder else (0, 0)
     if folder:
-        wanted.setdefault("sample", (batch, 4, *latent_size(model, size)))
+        wanted.setdefault("sample", (batch, 4, *latent))
     statistics = _statistics(calibration, onnx)
-    compiled = compile_onnx(onnx, "unet", target, wanted, statistics, dump_dir)
+    dumps = dump_dir / "unet" if dump_dir is not None and folder else dump_dir
+    fronts = [lower_onnx(onnx, "unet", target, wanted, statistics, dumps)]
+    for part in parts if folder else ():
+        file = model / part / "model.onnx"
+        dumps = dump_dir / part if dump_dir is not None else None
+        fronts.append(lower_onnx(file, part, target, part_shapes(file, latent), statistics, dumps))
+    compiled = _join(fronts, target)
     program = compiled.program
+    program.info.update({"part": "pipeline" if folder else "unet", "precision": "w8a8", "model_sha256": sha256(onnx)})
     if folder:
-        program.files = host_files(model)
-        program.host_segments = [*PIPELINE_SEGMENTS[:3], *program.host_segments, *PIPELINE_SEGMENTS[3:]]
+        program.files = host_files(model, parts)
+        on_host = tuple(HostSegment(name=p, why="not compiled; runs in ONNX Runtime") for p in PARTS if p not in parts)
+        program.host_segments = [*PIPELINE_SEGMENTS[:1], *program.host_segments, *on_host, *PIPELINE_SEGMENTS[1:]]
     program.info["calibration"] = dict(statistics.info)
     if out is not None:
         save(program, out)
@@ -187,21 +248,41 @@ def latent_size(folder: Path, size: tuple[int, int]) -> tuple[int, int]:
     """(height, width) of the latent for an image size, by the VAE's configuration.
 
     Raises:
-        DpuError: the size is no multiple of the VAE's scale.
+        DpuError: the size is no multiple of what the VAE and the UNet need, or a configuration cannot be read.
     """
-    config = json.loads((folder / "vae" / "config.json").read_text())
-    scale = 2 ** (len(config["block_out_channels"]) - 1)
+    scale = 2 ** (len(_config(folder, "vae", "block_out_channels")) - 1)
     if size == (0, 0):
-        unet = json.loads((folder / "unet" / "config.json").read_text())
-        side = int(unet["sample_size"])
+        side = int(_config(folder, "unet", "sample_size"))
         return side, side
-    if size[0] % scale or size[1] % scale:
-        raise DpuError(f"--size {size[1]}x{size[0]}", f"sides must be multiples of {scale}", code="E504")
+    # The UNet halves the latent once a block but the last, and returns to the same size.
+    multiple = scale * 2 ** (len(_config(folder, "unet", "block_out_channels")) - 1)
+    if size[0] % multiple or size[1] % multiple:
+        raise DpuError(
+            f"--size {size[1]}x{size[0]}",
+            f"sides must be multiples of {multiple}",
+            why=f"the VAE makes {scale}x{scale} pixels of a latent, the UNet halves those {multiple // scale} to 1",
+            hint=f"the nearest is {_nearest(size[1], multiple)}x{_nearest(size[0], multiple)}",
+            code="E504",
+        )
     return size[0] // scale, size[1] // scale
+
+
+def _nearest(side: int, multiple: int) -> int:
+    return max(1, round(side / multiple)) * multiple
+
+
+def _config(folder: Path, part: str, key: str) -> Any:
+    """One entry of a part's `config.json`."""
+    file = folder / part / "config.json"
+    config = read_json(file)
+    if key not in config:
+        raise DpuError(str(file), f"has no '{key}'", hint="export the pipeline again", code="E110")
+    return config[key]
 
 
 def _statistics(calibration: Path | None, onnx: Path) -> Calibration:
     if calibration is None:
+        read_onnx(onnx)  # a damaged model is the first thing to say
         raise DpuError(
             str(onnx),
             "no calibration",
@@ -212,6 +293,7 @@ def _statistics(calibration: Path | None, onnx: Path) -> Calibration:
     statistics = load_calibration(calibration)
     digest = sha256(onnx)
     if statistics.info.get("model", digest) != digest:
+        read_onnx(onnx)
         raise DpuError(
             str(calibration),
             f"made for a model with sha256 {statistics.info['model'][:12]}, {onnx} has {digest[:12]}",
@@ -221,7 +303,7 @@ def _statistics(calibration: Path | None, onnx: Path) -> Calibration:
     return statistics
 
 
-def _segment(s: Mapping[str, str | int]) -> HostSegment:
+def _segment(part: str, s: Mapping[str, str | int]) -> HostSegment:
     kind = str(s.get("kind", ""))
     why = {
         "sinusoid": "sine and cosine of a few scalars, in float32",
@@ -229,7 +311,7 @@ def _segment(s: Mapping[str, str | int]) -> HostSegment:
         "pick": "the row of the end-of-text token",
     }.get(kind, "not an operation of the DPU")
     names = [str(s[k]) for k in ("output", "input") if k in s]
-    return HostSegment(name=f"{kind} {names[0] if names else ''}".strip(), why=why)
+    return HostSegment(name=f"{part}: {kind} {names[0] if names else ''}".strip(), why=why)
 
 
 def _host_layouts(module: ModuleOp) -> HostInputs:

@@ -23,6 +23,7 @@ from ..passes.plan_scratchpad import plan
 from .encode import encode
 from .memory import MemoryPlan
 from .sync import insert_semaphores
+from .verify.provenance import Source, record
 from .witness import check_program
 
 OnStage = Callable[[str, ModuleOp], None]
@@ -30,7 +31,7 @@ OnStage = Callable[[str, ModuleOp], None]
 
 Lowered = Sequence[tuple[LoweredEntry, ConstantPool]]
 HostInputs = Mapping[str, tuple[str, int, int]]
-"""How the host's tensors map onto host slots: name -> (layout, height, width)."""
+"""How the host's tensors map onto host slots: `<entry>/<name>` or `<name>` -> (layout, height, width)."""
 
 
 @dataclass
@@ -84,18 +85,21 @@ def assemble(
     memory = MemoryPlan()
     places: dict[SSAValue, tuple[int, int]] = {}
     words: dict[str, list[Words]] = {}
+    tables: dict[str, npt.NDArray[np.generic]] = {}
     entries = []
     constants: list[tuple[int, Callable[[], npt.NDArray[np.uint8]]]] = []
-    returned = {name for e, _ in lowered for name in e.outputs}
+    returned = {name for e, _ in lowered for name, d in e.outputs.items() if d.kind.data == "state"}
     for e, pool in lowered:
         drams = memory.plan(e.program)
         places.update(drams)
         streams, order = encode(e.program, drams, arch.tiles)
         words[e.name], _ = insert_semaphores(order, streams, arch)
+        tables |= record(e.name, _source(e, drams, arch.tiles), arch, words[e.name], drams)
         for name, dram in pool.drams.items():
             if dram.tensor in drams:
                 constants.append((drams[dram.tensor][1], pool.makers[name]))
-        once = not (VARYING | returned) & set(e.inputs) and any(d.kind.data == "state" for d in e.outputs.values())
+        leaves_state = any(d.kind.data == "state" for d in e.outputs.values())
+        once = e.part != "unet" or (leaves_state and not (VARYING | returned) & set(e.inputs))
         entries.append(_entry(e, drams, macs, host_inputs, once))
     for name, streams in words.items():
         check_program(streams, arch, memory.base_bytes, name)
@@ -103,7 +107,7 @@ def assemble(
     for offset, make in constants if write_constants else ():
         data = make()
         image[offset : offset + len(data)] = data
-    program = Program(arch, entries, words, image, dict(memory.base_bytes))
+    program = Program(arch, entries, words, image, dict(memory.base_bytes), tables=tables)
     return Emitted(program, [e for e, _ in lowered], places, memory)
 
 
@@ -127,6 +131,13 @@ def slot_of(dram: DramOp, place: tuple[int, int], name: str, layout: tuple[str, 
     )
 
 
+def _source(e: LoweredEntry, drams: dict[SSAValue, tuple[int, int]], tiles: int) -> Source:
+    """The entry without addresses and in the order it was written, for the record of what its operands mean."""
+    scheduled = list(e.program.body.block.ops)
+    words, _ = encode(e.program, {v: (base, 0) for v, (base, _) in drams.items()}, tiles, placed=False)
+    return Source(e.written or scheduled, scheduled, words, list(e.inputs.values()), list(e.outputs.values()))
+
+
 def _entry(
     e: LoweredEntry,
     drams: dict[SSAValue, tuple[int, int]],
@@ -136,7 +147,8 @@ def _entry(
 ) -> Entry:
     def slots(tensors: dict[str, DramOp]) -> Iterator[Slot]:
         for name, dram in tensors.items():
-            yield slot_of(dram, drams[dram.tensor], name, host.get(name, ("BTC", 0, 0)))
+            layout = host.get(f"{e.name}/{name}", host.get(name, ("BTC", 0, 0)))
+            yield slot_of(dram, drams[dram.tensor], name, layout)
 
     sources = [SourceOp(tag=0, name="gate tables", kind="table", nodes=(), macs=0)]
     for op in e.ops:
@@ -152,5 +164,10 @@ def _entry(
             )
         )
     return Entry(
-        name=e.name, inputs=tuple(slots(e.inputs)), outputs=tuple(slots(e.outputs)), sources=tuple(sources), once=once
+        name=e.name,
+        inputs=tuple(slots(e.inputs)),
+        outputs=tuple(slots(e.outputs)),
+        sources=tuple(sources),
+        once=once,
+        part=e.part,
     )

@@ -23,8 +23,12 @@ _BUFFER = {
 Order = list[tuple[int, int]]
 
 
-def encode(program: ProgramOp, drams: dict[SSAValue, tuple[int, int]], tiles: int) -> tuple[list[Words], Order]:
+def encode(
+    program: ProgramOp, drams: dict[SSAValue, tuple[int, int]], tiles: int, placed: bool = True
+) -> tuple[list[Words], Order]:
     """Each tile's words in order, END last, and the global order as (tile, index). Semaphores are not set.
+
+    Without `placed`, on-chip operands are relative to their buffer.
 
     Raises:
         DpuError: a value does not fit its field.
@@ -38,7 +42,7 @@ def encode(program: ProgramOp, drams: dict[SSAValue, tuple[int, int]], tiles: in
         if isinstance(op, SectionOp):
             tile, tag = op.tile.value.data, op.op.value.data
         elif isinstance(op, Instruction):
-            row = _row(op, drams)
+            row = _row(op, drams, placed)
             row["tag"] = tag
             rows[op.OPCODE].append(row)
             places[op.OPCODE].append((tile, counts[tile]))
@@ -64,13 +68,13 @@ def encode(program: ProgramOp, drams: dict[SSAValue, tuple[int, int]], tiles: in
     return streams, order
 
 
-def _row(op: Instruction, drams: dict[SSAValue, tuple[int, int]]) -> dict[str, Any]:
+def _row(op: Instruction, drams: dict[SSAValue, tuple[int, int]], placed: bool) -> dict[str, Any]:
     row: dict[str, Any] = dict(op.fields.data)
     for role, value in zip(op.roles.data, op.operands, strict=True):
         if isinstance(value.type, BufferType):
             alloc = value.owner
             assert isinstance(alloc, AllocOp)
-            at = alloc.at.value.data
+            at = alloc.at.value.data if placed else 0
             if op.OPCODE in (Opcode.LOAD, Opcode.STORE):
                 row["buffer"] = int(_BUFFER[value.type.space.data])
                 row["sram"] = row.get("sram", 0) + at

@@ -14,10 +14,10 @@ from ..errors import DpuError
 from ..ir.arch import Arch
 from ..passes.lower.estimator import OpEstimate, estimate_entry
 from ..passes.quantise import quantise
-from .driver import graph_of
+from .driver import graph_of, latent_size
 
-PARTS = {"unet": "unet", "vae_decoder": "vae_decoder"}
-"""Parts that have DPU programs: their file stem in a workload folder. Text encoders run on the host."""
+PARTS = ("text_encoder", "text_encoder_2", "unet", "vae_decoder")
+"""Parts that have DPU programs; also their file stem in a workload folder."""
 
 NOT_MODELLED = (
     "stalls inside an operation: every operation takes as long as its busiest engine on the fullest tile",
@@ -76,19 +76,28 @@ class EntryEstimate:
 class Workload:
     """The canonical graphs of a folder, imported once and estimated on any number of archs."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, size: tuple[int, int] = (0, 0), batch: int = 2) -> None:
         self.modules: dict[str, ModuleOp] = {}
-        for part, stem in PARTS.items():
-            path = next((p for p in (folder / f"{stem}.onnx", folder / stem / "model.onnx") if p.is_file()), None)
+        for part in PARTS:
+            path = next((p for p in (folder / f"{part}.onnx", folder / part / "model.onnx") if p.is_file()), None)
             if path is not None:
-                self.modules[part] = graph_of(path, part, {}, absent=True)[0]
+                shapes = self._shapes(folder, part, size, batch)
+                self.modules[part] = graph_of(path, part, shapes, absent=True)[0]
         if not self.modules:
             raise DpuError(
                 str(folder),
-                f"holds none of {', '.join(f'{s}.onnx' for s in PARTS.values())}",
+                f"holds none of {', '.join(f'{s}.onnx' for s in PARTS)}",
                 hint="configs/workload/sdxl_base has the full-size graphs",
                 code="E102",
             )
+
+    @staticmethod
+    def _shapes(folder: Path, part: str, size: tuple[int, int], batch: int) -> dict[str, tuple[int, ...]]:
+        """What an exported folder leaves open; graphs alone have fixed sizes."""
+        if not (folder / "vae" / "config.json").is_file():
+            return {}
+        latent = latent_size(folder, size)
+        return {"sample": (batch, 4, *latent)} if part == "unet" else {"latent": (1, 4, *latent)}
 
     def estimate(self, arch: Arch) -> list[EntryEstimate]:
         """One estimate for each entry point of each part."""
@@ -124,18 +133,22 @@ def table(estimates: Sequence[EntryEstimate], steps: int) -> str:
     return "\n".join(lines)
 
 
-def estimate_folder(folder: Path, archs: Sequence[Arch], steps: int = 20) -> str:
+def estimate_folder(
+    folder: Path, archs: Sequence[Arch], steps: int = 20, size: tuple[int, int] = (0, 0), batch: int = 2
+) -> str:
     """The tables of several archs, and what they leave out.
+
+    `size` (height, width) and `batch` hold for an exported folder whose graphs leave them open.
 
     Raises:
         DpuError: the folder holds no graph, or an operation does not fit an arch.
     """
-    workload = Workload(folder)
+    workload = Workload(folder, size, batch)
     tables = [table(workload.estimate(arch), steps) for arch in archs]
     notes = [f"not modelled: {n}" for n in NOT_MODELLED]
     if any(a.l2_bytes for a in archs):
         notes.append(
             "shared L2: a constant that several tiles read is counted once from DRAM; its capacity is not checked"
         )
-    notes.append("on the host: tokenizers, text encoders, sine and cosine, scheduler, guidance, image conversion")
+    notes.append("on the host: tokenizers, look-ups, sine and cosine, scheduler, guidance, image conversion")
     return "\n\n".join(tables) + "\n\n" + "\n".join(notes)

@@ -40,7 +40,7 @@ class MemoryPlan:
     """Where everything is. `base_bytes` grows as entries are planned one after the other."""
 
     base_bytes: dict[int, int] = field(default_factory=lambda: {int(b): 0 for b in Base})
-    named: dict[tuple[int, str], int] = field(default_factory=dict)  # state and io tensors, shared by name
+    named: dict[tuple[int, str], int] = field(default_factory=dict)  # state and io tensors, state shared by name
     lifetimes: dict[str, list[Lifetime]] = field(default_factory=dict)
 
     def plan(self, program: ProgramOp) -> dict[SSAValue, tuple[int, int]]:
@@ -54,7 +54,8 @@ class MemoryPlan:
             if base == Base.WORK:
                 work.append(op)
                 continue
-            key = (int(base), op.sym_name.data)
+            name = op.sym_name.data
+            key = (int(base), name if base == Base.STATE else f"{program.sym_name.data}/{name}")
             if base in (Base.STATE, Base.IO) and key in self.named:
                 placed[op.tensor] = (int(base), self.named[key])
                 continue

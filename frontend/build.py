@@ -88,7 +88,7 @@ class Builder:
         store = self.loaded.store
         if value.weight is None or value.size > LIMIT or not store.present(value.weight[0]):
             return None
-        array = store.get(*value.weight)
+        array = store.get(*value.weight, check=False)  # a mask may be infinite; who computes with it looks again
         value.folded = array.astype(value.dtype.numpy()) if array.dtype != value.dtype.numpy() else array
         return value.folded
 

@@ -47,13 +47,15 @@ class ExportSpec:
     def __post_init__(self) -> None:
         if self.opset not in OPSETS:
             raise DpuError(
-                "export",
+                "--opset",
                 f"opset {self.opset} is not supported",
                 hint=f"choose one from {OPSETS[0]} to {OPSETS[-1]}; 23 has Attention and GroupNormalization",
                 code="E501",
             )
         if self.precision not in ("fp16", "fp32"):
-            raise DpuError("export", f"precision '{self.precision}'", hint="choose fp16 or fp32", code="E501")
+            raise DpuError(
+                "--precision", f"'{self.precision}' is no type of weights", hint="choose fp16 or fp32", code="E501"
+            )
         if any(side < 4 or side % 4 for side in self.latent):
             raise DpuError(
                 "export",

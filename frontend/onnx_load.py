@@ -10,8 +10,10 @@ from typing import Literal
 
 import onnx_ir as ir
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from onnx_ir.passes.common import InlinePass, RemoveUnusedNodesPass
 
 from ..errors import DpuError
+from . import interface
 from .weights import Entry, WeightStore, missing, too_short
 
 Weights = Literal["required", "absent"]
@@ -40,7 +42,7 @@ def load(path: Path, shapes: Mapping[str, tuple[int, ...]], part: str, weights: 
     Args:
         path: the `.onnx` file.
         shapes: static shapes of inputs that have open dimensions; a symbol bound by one input holds for all.
-        part: the prefix of its parameters' names.
+        part: the prefix of its parameters' names; of a part of SDXL, inputs and outputs get their canonical names.
         weights: "required" insists on every weight being there, "absent" takes shapes where there are no values.
 
     Raises:
@@ -57,9 +59,9 @@ def load(path: Path, shapes: Mapping[str, tuple[int, ...]], part: str, weights: 
             code="E103",
         )
     if model.functions:
-        from onnx_ir.passes.common import InlinePass
-
         model = InlinePass()(model).model
+    shapes = {interface.input_name(part, name): shape for name, shape in shapes.items()}
+    _name_boundary(model, part)
     store = WeightStore()
     for value in model.graph.initializers.values():
         tensor = value.const_value
@@ -67,6 +69,24 @@ def load(path: Path, shapes: Mapping[str, tuple[int, ...]], part: str, weights: 
         source = f"{part}::{value.name}"
         store.add(source, _entry(path, source, tensor, weights))
     return Loaded(path, part, model.graph, opset, _bind(path, model.graph, shapes), store)
+
+
+def _name_boundary(model: ir.Model, part: str) -> None:
+    """Give inputs and outputs their canonical names; leave out outputs that nobody wants and what only they need."""
+    graph = model.graph
+    wanted = interface.outputs(part, [str(v.name) for v in graph.outputs])
+    if len(wanted) < len(graph.outputs):
+        by_name = {str(v.name): v for v in graph.outputs}
+        graph.outputs[:] = [by_name[name] for name in wanted]
+        RemoveUnusedNodesPass()(model)
+    names = {v: interface.input_name(part, str(v.name)) for v in graph.inputs}
+    names |= {v: wanted[str(v.name)] for v in graph.outputs}
+    names = {v: name for v, name in names.items() if v.name != name}
+    for value in (v for node in graph for v in node.outputs) if names else ():
+        if value not in names and value.name in names.values():
+            value.name = f"{value.name}:inner"
+    for value, name in names.items():
+        value.name = name
 
 
 def read(path: Path) -> ir.Model:
@@ -164,6 +184,8 @@ def _bind(path: Path, graph: ir.Graph, shapes: Mapping[str, tuple[int, ...]]) ->
     for key, value in inputs.items():
         shape = []
         for dim in shapes.get(str(key), _dims(path, value)):
+            if isinstance(dim, str) and dim not in symbols and interface.open_tokens(str(key), len(shape)):
+                dim = interface.TOKENS
             if isinstance(dim, str) and dim not in symbols:
                 raise DpuError(
                     str(path),
@@ -186,7 +208,7 @@ def _dims(path: Path, value: ir.Value) -> list[int | str]:
 def _text(dims: list[int | str] | tuple[int, ...]) -> str:
     if not dims:
         return "a scalar"
-    return ("x" if all(isinstance(d, int) or len(d) == 1 for d in dims) else " x ").join(map(str, dims))
+    return ("x" if all(isinstance(d, int) for d in dims) else " x ").join(map(str, dims))
 
 
 def _example(dims: list[int | str]) -> str:

@@ -147,7 +147,7 @@ def versions() -> dict[str, str]:
 def _spec(size: int, opset: int, precision: Precision, symbolic: bool) -> ExportSpec:
     if size < 32 or size % 32:
         raise DpuError(
-            "export",
+            "--size",
             f"an image size of {size} pixels",
             why="the VAE and the UNet together halve each side five times",
             hint="choose a multiple of 32, such as 64, 128 or 1024",

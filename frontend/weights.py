@@ -117,9 +117,10 @@ class WeightStore:
                 block = flat[at : at + (1 << 24)]
                 bad = np.flatnonzero(~np.isfinite(block.astype(np.float32) if block.dtype.kind == "V" else block))
                 if bad.size:
-                    index = np.unravel_index(at + int(bad[0]), self.entry(source).shape)
+                    entry = self.entry(source)
+                    index = np.unravel_index(at + int(bad[0]), entry.shape)
                     raise DpuError(
-                        source,
+                        f"{entry.file}: parameter '{source}'" if entry.file else source,
                         f"element {list(map(int, index))} is {float(block[bad[0]])}",
                         why="a weight that is not finite makes every image black, and no scale can hold it",
                         hint="export again from a sound checkpoint (overflow of fp16 turns large weights into inf)",

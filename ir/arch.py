@@ -161,6 +161,4 @@ def load_arch(name_or_path: str) -> Arch:
         what = first["msg"].removeprefix("Value error, ")
         if first["type"] == "extra_forbidden":
             what = "there is no such field"
-        raise DpuError(
-            str(source), f"field '{field}': {what}" if field else what, hint=_EXAMPLE, code="E502"
-        ) from e
+        raise DpuError(str(source), f"field '{field}': {what}" if field else what, hint=_EXAMPLE, code="E502") from e

@@ -75,6 +75,7 @@ class Entry(_Model):
     outputs: tuple[Slot, ...]
     sources: tuple[SourceOp, ...]
     once: bool = False  # runs once an image instead of once a step
+    part: str = "unet"  # the model it belongs to
 
 
 class HostSegment(_Model):

@@ -44,9 +44,16 @@ def parse_module(text: str, name: str = "<text>") -> ModuleOp:
     try:
         module = Parser(context(), text, name).parse_module()
     except ParseError as e:
-        raise DpuError(name, f"not a module\n{e}", hint="start from a dump of --dump-passes", code="E201") from e
+        line, column = _position(text, e.span.start)
+        what = f"not a module ({' '.join(e.msg.split())})"
+        raise DpuError(f"{name}:{line}:{column}", what, hint="start from a dump of --dump-passes", code="E201") from e
     verify(module, f"reading {name}")
     return module
+
+
+def _position(text: str, at: int) -> tuple[int, int]:
+    """Line and column of a character, both from one."""
+    return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
 
 
 def verify(module: ModuleOp, after: str) -> None:

@@ -76,6 +76,7 @@ class QConvOp(IRDLOperation):
     upsample = opt_prop_def(UnitAttr)
     x_scale = prop_def(FloatAttr)
     x2_scale = opt_prop_def(FloatAttr)
+    y_exp = opt_prop_def(IntegerAttr)  # y is stored as y * 2^-y_exp
     y = result_def(TensorType)
     stats = opt_result_def(TensorType)
 
@@ -220,6 +221,8 @@ class QLinearOp(IRDLOperation):
     eps = opt_prop_def(FloatAttr)
     act = opt_prop_def(StringAttr)
     heads = opt_prop_def(IntegerAttr)
+    x_exp = opt_prop_def(IntegerAttr)  # x is stored as x * 2^-x_exp
+    y_exp = opt_prop_def(IntegerAttr)  # float16 results are stored as y * 2^-y_exp
     results_ = var_result_def(TensorType)
 
     traits = traits_def(Pure())

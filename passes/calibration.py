@@ -26,6 +26,11 @@ def stat_key(op_name: str, operand: str) -> str:
     return f"{op_name}:{operand}"
 
 
+def statistic_name(part: str, op_name: str) -> str:
+    """What a part's operation is called in keys: the UNet's names are plain, others carry the part's name."""
+    return op_name if part == "unet" else f"{part}{'' if op_name.startswith('/') else '/'}{op_name}"
+
+
 @dataclass(frozen=True)
 class Calibration:
     """Statistics over all calibration prompts, steps and samples.
@@ -54,7 +59,7 @@ class Calibration:
         """The mean of each channel over everything (attention v)."""
         return self._get(key, "mean")
 
-    def __contains__(self, key: str) -> bool:
+    def __contains__(self, key: object) -> bool:
         return any(f"{key}:{s}" in self.tensors for s in ("absmax", "channel_absmax"))
 
     def _get(self, key: str, statistic: str) -> F32:
@@ -74,22 +79,32 @@ def load_calibration(path: Path | str) -> Calibration:
     """Read a calibration file.
 
     Raises:
-        DpuError: it is unreadable or of another format.
+        DpuError: it is unreadable, of another format, or holds NaN or infinity.
     """
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(str(path), framework="numpy") as f:
-            info: dict[str, str] = json.loads((f.metadata() or {}).get(METADATA, "{}"))
+            info: dict[str, str] = dict(json.loads((f.metadata() or {}).get(METADATA, "{}")))
             tensors = {name: f.get_tensor(name) for name in f.keys()}  # noqa: SIM118 - it is no dict
-    except (OSError, SafetensorError, ValueError) as e:
+    except (OSError, SafetensorError, ValueError, TypeError) as e:
+        reason = "is a folder" if Path(path).is_dir() else str(e)
         raise DpuError(
             str(path),
-            f"not a readable calibration file ({e})",
+            f"not a readable calibration file ({reason})",
             hint="write one: dpuc calibrate DIR -o calib.safetensors",
             code="E241",
         ) from e
     if info.get("format") != FORMAT:
         found = json.dumps(info.get("format", "none"))
         raise DpuError(str(path), f"its format is {found}, expected {FORMAT}", hint="calibrate again", code="E241")
+    for name, tensor in tensors.items():
+        if not np.isfinite(tensor).all():
+            raise DpuError(
+                str(path),
+                f"statistic '{name}' is not finite",
+                why="scales are made from it",
+                hint="calibrate again",
+                code="E242",
+            )
     return Calibration(info, tensors, str(path))

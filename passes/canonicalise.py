@@ -36,7 +36,7 @@ KEY_BLOCK, PROB_BITS = 1024, 8
 
 @dataclass(frozen=True)
 class Canonicalise(ModulePass):
-    """Turn imported tensors into samples x tokens x channels; reshapes and transposes disappear."""
+    """Turn imported tensors into samples x tokens x channels, in one order; reshapes and transposes disappear."""
 
     name = "canonicalise"
 
@@ -74,6 +74,7 @@ class _Walk:
         last = old.last_op
         assert isinstance(last, ReturnOp)
         results = [self.views[v] for v in last.operands]
+        put_in_order(self.block, [v.value for v in results])
         self.block.add_op(ReturnOp(*(v.value for v in results)))
         given_results = self.func.res_attrs.data if self.func.res_attrs else [DictionaryAttr({})] * len(results)
         res_attrs = [self.boundary(d.data, v) for d, v in zip(given_results, results, strict=True)]
@@ -151,6 +152,41 @@ class _Walk:
         new.location = op.location
         self.block.add_op(new)
         return new.results[0]
+
+
+def put_in_order(block: Block, results: Sequence[SSAValue]) -> None:
+    """Put operations in the order in which the results need them, whatever order the file had; the rest goes.
+
+    Operands come in order before their reader, its parameters last; of the two sides of a sum the longer one comes
+    first, so a shortcut follows what it bridges, as in the model's source.
+    """
+    depth: dict[SSAValue, int] = {}
+    for op in block.ops:
+        step = 0 if isinstance(op, (g.ParamOp, g.ConcatOp)) else 1
+        own = max((depth.get(v, 0) for v in op.operands), default=0) + step
+        depth.update((r, own) for r in op.results)
+    ordered: dict[Operation, None] = {}
+    todo = [v.owner for v in reversed(results)]
+    while todo:
+        op = todo[-1]
+        if not isinstance(op, Operation) or op in ordered:
+            todo.pop()
+            continue
+        needed = [v for v in op.operands if isinstance(v.owner, Operation) and v.owner not in ordered]
+        if isinstance(op, g.AddOp):
+            needed.sort(key=lambda v: -depth[v])
+        needed.sort(key=lambda v: isinstance(v.owner, g.ParamOp))
+        if needed:
+            todo += [v.owner for v in reversed(needed)]
+        else:
+            ordered[op] = None
+            todo.pop()
+    for op in reversed([op for op in block.ops if op not in ordered]):
+        op.detach()
+        op.erase()
+    for op in ordered:
+        op.detach()
+        block.add_op(op)
 
 
 def _type(result: SSAValue, b: int, tokens: int, c: int) -> TensorType[Attribute]:

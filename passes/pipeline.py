@@ -15,6 +15,7 @@ from pathlib import Path
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.utils.arg_spec import parse_pipeline
+from xdsl.utils.exceptions import ArgSpecParseError
 
 from ..errors import DpuError
 from ..files import atomic_write
@@ -103,8 +104,14 @@ def make_pass(spec: str) -> ModulePass:
     try:
         (parsed,) = parse_pipeline(spec)
         return cls.from_pass_spec(parsed)
-    except Exception as e:  # xDSL's parser raises its own kinds
-        raise DpuError(f"pass '{name}'", f"cannot read options '{spec}' ({e})", code="E202") from e
+    except (Exception, ArgSpecParseError) as e:  # the latter is a BaseException
+        reason = str(e).strip().splitlines()[-1].strip()
+        raise DpuError(
+            f"pass '{name}'",
+            f"cannot read options '{spec.removeprefix(name)}' ({reason})",
+            hint=f"write {name}{{option=value}}, more of them separated by spaces",
+            code="E202",
+        ) from e
 
 
 def describe(name: str) -> str:

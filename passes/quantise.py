@@ -7,6 +7,7 @@ asked of the producer wherever it can give them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
@@ -39,6 +40,8 @@ from ..ir.arch import Arch, load_arch
 from ..ir.locations import fuse, where
 from ..ir.naming import op_names
 from ..ir.signature import argument_names, result_names, set_argument_names, set_result_names
+from .calibration import statistic_name
+from .exponents import exponents
 from .lower.attention import fitting_key_block
 from .unsupported import check, plain
 
@@ -48,6 +51,7 @@ F32 = npt.NDArray[np.float32]
 class Statistics(Protocol):
     """What `Calibration` offers; see `passes/calibration.py`."""
 
+    def __contains__(self, key: object) -> bool: ...
     def absmax(self, key: str) -> float: ...
     def channel_absmax(self, key: str) -> F32: ...
     def centred_absmax(self, key: str) -> F32: ...
@@ -65,6 +69,9 @@ class Folded:
         """The parameter in float32, columns (the last dimension) multiplied."""
         return np.asarray(fetch(self.source, self.transform)).astype(np.float32) * self.factor
 
+
+DERIVED = "derived::"
+"""Prefix of the sources of parameters that quantisation makes; the part's name follows, then `::`."""
 
 Derived = dict[str, "F32 | Folded"]
 """Parameters that quantisation makes, by source."""
@@ -96,15 +103,16 @@ class Quantise(ModulePass):
         quantise(op, load_arch(self.arch), None, {})
 
 
-def quantise(module: ModuleOp, arch: Arch, statistics: Statistics | None, derived: Derived) -> None:
+def quantise(module: ModuleOp, arch: Arch, statistics: Statistics | None, derived: Derived, part: str = "unet") -> None:
     """Rewrite every function of `module`. Without statistics every maximum is taken as one.
 
-    `derived` receives the arrays behind parameters with source `derived::...` (scales of keys and values).
+    `derived` receives the arrays behind parameters with source `derived::...` (scales of keys and values). Statistics
+    of parts other than the UNet carry the part's name before the operation's.
 
     Raises:
         DpuError: an operation has no quantised form, named with its ONNX node.
     """
-    names = op_names(module)
+    names = {op: statistic_name(part, name) for op, name in op_names(module).items()}
     functions = [f for f in module.ops if isinstance(f, FuncOp)]
     state = _cross_function_values(functions)
     returned_kv: dict[str, tuple[g.AttentionOp, str]] = {}
@@ -116,7 +124,7 @@ def quantise(module: ModuleOp, arch: Arch, statistics: Statistics | None, derive
                     if isinstance(value, BlockArgument):
                         returned_kv[_argument_name(f, value)] = (op, role)
     for f in functions:
-        _Function(f, arch, statistics, derived, names, returned_kv, state).rewrite()
+        _Function(f, arch, statistics, derived, names, returned_kv, state, part).rewrite()
     module.verify()
 
 
@@ -152,7 +160,9 @@ class _Function:
         names: dict[Operation, str],
         returned_kv: dict[str, tuple[g.AttentionOp, str]],
         state: dict[str, Attribute],
+        part: str,
     ) -> None:
+        self.part = part
         self.f, self.arch, self.derived, self.names = f, arch, derived, names
         self.statistics = statistics
         self.returned_kv, self.state = returned_kv, state
@@ -163,6 +173,9 @@ class _Function:
         self.mu: dict[SSAValue, SSAValue] = {}  # centred values' means
         self.q_scale: dict[SSAValue, SSAValue] = {}
         self.done: set[Operation] = set()
+        self.exponents: dict[SSAValue, int] = {}
+        if statistics is not None:
+            self.exponents = exponents(f, self.result_absmax)
         self.anchor: Operation | None = None
 
     # -- helpers ---------------------------------------------------------------------------------------------------
@@ -175,6 +188,11 @@ class _Function:
 
     def value(self, v: SSAValue) -> SSAValue:
         return self.new.get(v, v)
+
+    def set_exponent(self, properties: dict[str, Attribute], name: str, v: SSAValue) -> None:
+        """Store a value's exponent if it has one."""
+        if v in self.exponents:
+            properties[name] = IntegerAttr(self.exponents[v], 64)
 
     def optional(self, v: SSAValue | None) -> list[SSAValue]:
         """An operand group of one or none."""
@@ -203,6 +221,11 @@ class _Function:
             return 1.0
         return self.statistics.absmax(f"{self.names[op]}:{operand}")
 
+    def result_absmax(self, op: Operation) -> float:
+        """The calibrated maximum of a result, 0 if calibration did not record it."""
+        key = f"{self.names[op]}:y"
+        return self.statistics.absmax(key) if self.statistics is not None and key in self.statistics else 0.0
+
     def channels(self, op: Operation, operand: str, n: int, centred: bool = False) -> F32:
         if self.statistics is None:
             return np.ones(n, np.float32)
@@ -221,7 +244,7 @@ class _Function:
         if key not in self.int8:
             op = q.QQuantiseOp(
                 operands=[self.value(v)],
-                properties={"scale": FloatAttr(scale, 32)},
+                properties={"scale": FloatAttr(math.ldexp(scale, -self.exponents.get(v, 0)), 32)},
                 result_types=[tensor(g.shape_of(v), i8)],
             )
             self.emit(op, at)
@@ -284,6 +307,7 @@ class _Function:
             k: v for k, v in op.properties.items() if k not in ("operandSegmentSizes", "resultSegmentSizes")
         }
         properties["x_scale"] = FloatAttr(scales[0], 32)
+        self.set_exponent(properties, "y_exp", op.y)
         if len(scales) > 1:
             properties["x2_scale"] = FloatAttr(scales[1], 32)
         new = q.QConvOp(
@@ -318,7 +342,9 @@ class _Function:
             stats.append(value)
         convs = [u.operation for u in op.y.uses if isinstance(u.operation, g.ConvOp)]
         shape = g.btc(op.y, "y")
-        properties: dict[str, Attribute] = {"groups": op.groups, "eps": FloatAttr(op.eps.value.data, 32)}
+        # Statistics of x * 2^-e: the variance, and what is added to it, are smaller by 4^e.
+        eps = math.ldexp(op.eps.value.data, -2 * self.exponents.get(op.x, 0))
+        properties: dict[str, Attribute] = {"groups": op.groups, "eps": FloatAttr(eps, 32)}
         if op.act:
             properties["act"] = op.act
         results: list[Attribute] = []
@@ -422,18 +448,21 @@ class _Function:
             if section == "q8_static":
                 assert attention is not None
                 scale = np.repeat(self.key_scales(attention), n // attention.heads.value.data)
-                k_scales.append(self.param(f"derived::{self.names[attention]}.k_scale", scale, op))
+                k_scales.append(self.param(f"{DERIVED}{self.part}::{self.names[attention]}.k_scale", scale, op))
         properties: dict[str, Attribute] = {
             "kinds": ArrayAttr([StringAttr(s[0]) for s in sections]),
             "stats": ArrayAttr([StringAttr(s[1]) for s in sections]),
             "has_bias": DenseArrayBase.from_list(i64, [int(op.bias is not None) for op in group]),
         }
         if norm is not None:
-            properties["eps"] = FloatAttr(norm.eps.value.data, 32)
+            properties["eps"] = FloatAttr(math.ldexp(norm.eps.value.data, -2 * self.exponents.get(x, 0)), 32)
         if first.act is not None:
             properties["act"] = first.act
         if heads is not None:
             properties["heads"] = heads
+        self.set_exponent(properties, "x_exp", x)
+        if len(group) == 1:
+            self.set_exponent(properties, "y_exp", first.y)
         new = q.QLinearOp(
             operands=[
                 [self.value(x)],
@@ -480,7 +509,7 @@ class _Function:
         owner = cast(g.ParamOp, value.owner)
         factor = self.smoothing(attention)
         factor = np.float32(1) / factor if role == "q" else factor
-        source = f"derived::{owner.source.data} {role} of {self.names[attention]}"
+        source = f"{DERIVED}{self.part}::{owner.source.data} as {role} of {self.names[attention]}"
         transform = tuple(t.data for t in owner.transform.data) if owner.transform else ()
         self.derived[source] = Folded(owner.source.data, transform, factor)
         new = g.ParamOp(properties={"source": StringAttr(source)}, result_types=[value.type])
@@ -498,7 +527,9 @@ class _Function:
     def _centre(self, op: g.LinearOp, attention: g.AttentionOp, v: SSAValue, stats: SSAValue) -> None:
         b, t, n = g.btc(op.y, "y")
         scale = self.param(
-            f"derived::{self.names[attention]}.v_scale", scale_of(self.channels(attention, "v", n, centred=True)), op
+            f"{DERIVED}{self.part}::{self.names[attention]}.v_scale",
+            scale_of(self.channels(attention, "v", n, centred=True)),
+            op,
         )
         centre = q.QCentreOp(operands=[v, stats, scale], result_types=[tensor((b, t, n), i8), tensor((b, 1, n), f32)])
         self.emit(centre, op)
@@ -508,10 +539,12 @@ class _Function:
         b, t, n = g.btc(op.q, "q")
         heads = op.heads.value.data
         v_scale = self.param(
-            f"derived::{self.names[op]}.v_scale", scale_of(self.channels(op, "v", n, centred=True)), op
+            f"{DERIVED}{self.part}::{self.names[op]}.v_scale", scale_of(self.channels(op, "v", n, centred=True)), op
         )
         mu = self.mu[op.v] if op.v in self.mu else self._state_mu(op.v)
-        key_block = min(op.key_block.value.data, fitting_key_block(n // heads, g.shape_of(op.k)[1], self.arch))
+        share = 2 if op.causal is not None else 4  # a mask needs all keys in one block
+        longest = fitting_key_block(n // heads, g.shape_of(op.k)[1], self.arch, share)
+        key_block = min(op.key_block.value.data, longest)
         if op.causal is not None and t > key_block:
             raise DpuError(
                 where(op),

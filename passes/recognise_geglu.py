@@ -8,12 +8,13 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
-from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker
+from xdsl.pattern_rewriter import GreedyRewritePatternApplier, PatternRewriter, PatternRewriteWalker
 
 from ..ir.graph import ParamOp, shape_of
 from ..ir.locations import LocatedPattern
 from ..ir.tensor import ELEMENTWISE, LinearOp, SliceOp, SplitOp
 from .match import MulOp, op_and, parameter, tensor, transforms
+from .recognise_linear import Bias
 
 Gelu = ELEMENTWISE["gelu"]
 
@@ -92,4 +93,5 @@ class RecogniseGeglu(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         PatternRewriteWalker(Geglu()).rewrite_module(op)
-        PatternRewriteWalker(SplitLinear()).rewrite_module(op)
+        patterns = [SplitLinear(), Bias()]  # a split linear may meet its biases after the split
+        PatternRewriteWalker(GreedyRewritePatternApplier(patterns)).rewrite_module(op)

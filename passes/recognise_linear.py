@@ -12,7 +12,7 @@ from xdsl.pattern_rewriter import GreedyRewritePatternApplier, PatternRewriter, 
 
 from ..ir.graph import ParamOp, shape_of
 from ..ir.locations import LocatedPattern
-from ..ir.tensor import GemmOp, LinearOp, MatmulOp
+from ..ir.tensor import GemmOp, LinearOp, MatmulOp, ReshapeOp
 from .match import AddOp, op_and, transposed, vector
 
 
@@ -59,6 +59,26 @@ class Bias(LocatedPattern):
             return
 
 
+class Flat(LocatedPattern):
+    """`reshape(linear(reshape(x)))` -> `linear(x)`, when only the dimensions before the channels are reshaped."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, ReshapeOp) or not isinstance(op.x.owner, LinearOp) or not op.x.has_one_use():
+            return
+        linear = op.x.owner
+        if not isinstance(linear.x.owner, ReshapeOp):
+            return
+        x, shape = linear.x.owner.x, shape_of(op.y)
+        if shape_of(x)[:-1] != shape[:-1] or shape_of(x)[-1] != shape_of(linear.x)[-1]:
+            return
+        if shape[-1] != shape_of(linear.y)[-1]:
+            return
+        new = LinearOp(
+            operands=[x, linear.w, linear.bias], properties={"geglu": linear.geglu}, result_types=[op.y.type]
+        )
+        self.replace(rewriter, op, new, absorbed=[linear.x.owner, linear])
+
+
 @dataclass(frozen=True)
 class RecogniseLinear(ModulePass):
     """Recognise linear layers in MatMul with Add, and in Gemm."""
@@ -66,4 +86,4 @@ class RecogniseLinear(ModulePass):
     name = "recognise-linear"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        PatternRewriteWalker(GreedyRewritePatternApplier([Matmul(), Gemm(), Bias()])).rewrite_module(op)
+        PatternRewriteWalker(GreedyRewritePatternApplier([Matmul(), Gemm(), Flat(), Bias()])).rewrite_module(op)

@@ -17,9 +17,11 @@ from xdsl.ir import Operation
 
 from ..errors import DpuError
 from ..files import atomic_write
+from ..frontend.part_shapes import part_shapes
 from ..ir import graph as g
 from ..ir.naming import op_names
-from ..passes.calibration import FORMAT, METADATA, load_calibration, stat_key
+from ..passes.calibration import FORMAT, METADATA, load_calibration, stat_key, statistic_name
+from .parts import PARTS, canonical_part, float_part
 from .pipeline import Pipeline, Request, Step
 from .unets import FloatUnet
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from torch import Tensor
     from xdsl.dialects.builtin import ModuleOp
 
+    from ..frontend.weights import WeightStore
     from .float_interpreter import Weights
 
 F32 = npt.NDArray[np.float32]
@@ -38,11 +41,14 @@ _WATCHED: dict[type[Operation], tuple[str, ...]] = {
 
 
 class Statistics:
-    """Running statistics by `<key>:<statistic>`; `operands` and `results` are observers of the float interpreter."""
+    """Running statistics by `<key>:<statistic>`; `operands` and `results` are observers of the float interpreter.
 
-    def __init__(self, module: ModuleOp, tensors: Mapping[str, F32] | None = None) -> None:
-        self._names = op_names(module)
-        self.tensors: dict[str, F32] = dict(tensors or {})
+    `tensors` is filled in place, so that the statistics of several parts can share it.
+    """
+
+    def __init__(self, module: ModuleOp, tensors: dict[str, F32] | None = None, part: str = "unet") -> None:
+        self._names = {op: statistic_name(part, name) for op, name in op_names(module).items()}
+        self.tensors: dict[str, F32] = tensors if tensors is not None else {}
 
     def operands(self, op: Operation, values: Sequence[Tensor]) -> None:
         """Record the activations that `op` reads."""
@@ -90,15 +96,19 @@ def calibrate(
     size: tuple[int, int] = (0, 0),
     model_digest: str = "",
     progress: Callable[[int, int], None] | None = None,
+    parts: Mapping[str, tuple[ModuleOp, WeightStore]] | None = None,
 ) -> None:
     """Write the statistics of `prompts` to `out`; `progress` gets (steps done, steps in all).
+
+    `parts` are text encoders and VAE decoder as canonical graphs: they run in float32 and are recorded too.
 
     Raises:
         DpuError: no prompts, or `out` cannot be written.
     """
     if not prompts:
         raise DpuError("calibrate", "no prompts", code="E501")
-    height, width = pipeline.size(Request("", height=size[0], width=size[1]))
+    first_request = Request("", steps=steps, guidance=guidance, height=size[0], width=size[1])  # refused before a file
+    height, width = pipeline.size(first_request)
     info = {
         "format": FORMAT,
         "model": model_digest,
@@ -114,6 +124,9 @@ def calibrate(
     _save(partial, statistics.tensors, {**info, "done": str(first)})  # an unwritable folder shows before the work
     unet = FloatUnet(module, weights)
     unet.observe, unet.observe_inputs = statistics.results, statistics.operands
+    for name, (graph, store) in (parts or {}).items():
+        own = Statistics(graph, statistics.tensors, name)
+        pipeline.parts[name] = float_part(name, graph, store, own.results, own.operands)
     total = len(prompts) * steps
 
     for i, prompt in enumerate(prompts):
@@ -125,7 +138,7 @@ def calibrate(
                 progress(done + step.index + 1, total)
 
         request = Request(prompt, seed=i, steps=steps, guidance=guidance, height=height, width=width)
-        pipeline.generate(request, unet, on_step, decode=False)
+        pipeline.generate(request, unet, on_step, decode=bool(parts))
         _save(partial, statistics.tensors, {**info, "done": str(i + 1)})
     bad = [k for k, v in statistics.tensors.items() if not np.isfinite(v).all()]
     if bad:
@@ -173,13 +186,26 @@ def calibrate_folder(
 
     available = calibration_prompts()
     if not 1 <= prompts <= len(available):
-        raise DpuError("--prompts", f"{prompts}, there are {len(available)}", hint="choose fewer", code="E501")
+        raise DpuError("--prompts", f"{prompts} is not between 1 and {len(available)}", code="E501")
     pipeline = Pipeline(FolderFiles(folder))
     height, width = pipeline.size(Request("", height=size[0], width=size[1]))
     latent = (height // pipeline.scale, width // pipeline.scale)
     module, weights = canonical_unet(folder, 2 if guidance > 1 else 1, latent)
     digest = sha256(folder / "unet" / "model.onnx")
-    calibrate(pipeline, module, weights, out, available[:prompts], steps, guidance, (height, width), digest, progress)
+    graphs = {name: canonical_part(folder, name, part_shapes(folder / name / "model.onnx", latent)) for name in PARTS}
+    calibrate(
+        pipeline,
+        module,
+        weights,
+        out,
+        available[:prompts],
+        steps,
+        guidance,
+        (height, width),
+        digest,
+        progress,
+        graphs,
+    )
 
 
 def canonical_unet(folder: Path, batch: int, latent: tuple[int, int]) -> tuple[ModuleOp, Weights]:

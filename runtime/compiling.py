@@ -57,7 +57,7 @@ def check_text(compiled: Compiled, bisect: Path | None) -> tuple[str, bool]:
 
     rng = np.random.default_rng(0)
     inputs = {
-        slot.name: rng.standard_normal(slot.shape).astype(np.float32)
+        f"{entry.name}/{slot.name}": rng.standard_normal(slot.shape).astype(np.float32)
         for entry in compiled.program.entries
         for slot in entry.inputs
         if slot.base == Base.IO
@@ -66,13 +66,20 @@ def check_text(compiled: Compiled, bisect: Path | None) -> tuple[str, bool]:
     return f"check: {report.text()}", report.ok
 
 
-def estimate_text(model: Path, archs: str, steps: int) -> str:
-    """The estimate of a folder of graphs on archs named with commas between them."""
+def estimate_text(model: Path, archs: str, steps: int, size: tuple[int, int], batch: int) -> str:
+    """The estimate of a folder of graphs on archs named with commas between them.
+
+    Raises:
+        DpuError: it is no folder, it holds no graph, or an operation does not fit an arch.
+    """
     from ..codegen.estimate import estimate_folder
 
+    if steps < 1:
+        raise DpuError("--steps", f"{steps} is not 1 or more", code="E501")
     if not model.is_dir():
-        raise DpuError(str(model), "no such folder", hint="configs/workload/sdxl_base has the graphs", code="E102")
-    return estimate_folder(model, [load_arch(a.strip()) for a in archs.split(",")], steps)
+        what = "is a file, expected a folder" if model.exists() else "no such folder"
+        raise DpuError(str(model), what, hint="configs/workload/sdxl_base has the graphs", code="E102")
+    return estimate_folder(model, [load_arch(a.strip()) for a in archs.split(",")], steps, size, batch)
 
 
 def parse_shapes(texts: list[str]) -> dict[str, tuple[int, ...]]:

@@ -27,6 +27,8 @@ def export_pipeline(
     folder = None if source in ("tiny-seeded", "sdxl") else Path(source)
     if folder is not None and not folder.is_dir():
         raise DpuError(source, "no such pipeline", hint="tiny-seeded, sdxl, or a local diffusers folder", code="E111")
+    if folder is not None and out.resolve() == folder.resolve():
+        raise DpuError(str(out), "is the source itself", hint="choose another output folder", code="E501")
     if graph_only and source == "tiny-seeded":
         raise DpuError("--graph-only", "the tiny pipeline always has weights", code="E501")
     from ..frontend.export import Precision  # after the checks: it loads torch

@@ -16,7 +16,7 @@ from .pipeline_files import BundledFiles, FolderFiles, PipelineFiles
 from .targets import check_target, open_device
 
 if TYPE_CHECKING:
-    from ..ir.container import Program
+    from ..ir.container import Entry, Program
     from ..simulator.timing_result import Timing
     from .session import Session
     from .sqnr import Comparison
@@ -121,6 +121,18 @@ def make_image(
         DpuError: the model does not fit the target or the request, or a run fails.
     """
     check_target(target)
+    if not request.prompt.strip():
+        raise DpuError("--prompt", "is empty", hint='say what the image shows, as in --prompt "a red fox"', code="E501")
+    if target == "cpu":
+        for option, path in (("--trace", trace), ("--report", report), ("--compare", compare_with)):
+            if path is not None:
+                raise DpuError(
+                    option,
+                    "target cpu has none",
+                    why="it is the reference, not a device",
+                    hint="--target sim",
+                    code="E501",
+                )
     files, program = open_model(model)
     start = time.perf_counter()
     if target == "cpu":
@@ -142,8 +154,8 @@ def _on_cpu(files: PipelineFiles, request: Request, out: Path, start: float, on_
         raise DpuError(
             files.where,
             "holds no ONNX model of the UNet",
-            why="a compiled program has quantised constants only, and target cpu is the float32 reference",
-            hint="give the exported folder instead",
+            why="target cpu is the float32 reference; a compiled program has quantised constants only",
+            hint="give a folder that dpuc export wrote",
             code="E405",
         )
     image = Pipeline(files).generate(request, OnnxUnet(files), on_step)
@@ -163,14 +175,16 @@ def _on_device(
     compare_with: Path | None,
     on_step: OnStep | None,
 ) -> Summary:
+    from .parts import device_parts
     from .session import Session
     from .sqnr import compare
     from .unets import DpuUnet, OnnxUnet
 
-    pipeline = Pipeline(files)
     with Session(program, open_device(target, program.arch)) as session:
+        pipeline = Pipeline(files, device_parts(session))
         unet = DpuUnet(session)
         request = _sized(request, pipeline, unet.latent_size)
+        unet.check_samples(2 if request.guidance > 1 else 1)
         comparison = None
         if compare_with:
             reference = OnnxUnet(FolderFiles(compare_with))
@@ -200,13 +214,20 @@ def _summary(
         arch.clock_hz,
         arch.peak_macs_per_cycle,
         {name: done.cycles for name, done in session.completions.items()},
-        {e.name: 1 if e.once else request.steps for e in program.entries},
+        {e.name: _runs(e, request) for e in program.entries},
         session.device.counters(),
         session.input_overflows,
         _exceptions(session),
         [(s.name, s.why) for s in program.host_segments],
         comparison,
     )
+
+
+def _runs(entry: Entry, request: Request) -> int:
+    """How often one image runs an entry; text encoders run for each prompt that is not empty."""
+    if entry.part.startswith("text_encoder"):
+        return 2 if request.guidance > 1 and request.negative_prompt is not None else 1
+    return 1 if entry.once else request.steps
 
 
 def _exceptions(session: Session) -> list[tuple[str, int]]:

@@ -2,12 +2,14 @@
 
     prompt -> tokenizers -> text encoders -> [scheduler step <-> UNet with guidance] x steps -> VAE decoder -> pixels
 
-Only the UNet is a device's work. Tokenizers, text encoders, scheduler, guidance and VAE decoder are host segments; each
-is timed and reported. The same seed gives the latents that diffusers draws on the CPU.
+Text encoders, UNet and VAE decoder run on the device where the program has them, else in ONNX Runtime on the host.
+Tokenizers, look-ups, scheduler, guidance and image conversion are host segments; each is timed and reported. The same
+seed gives the latents that diffusers draws on the CPU.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 import time
@@ -25,6 +27,7 @@ import numpy.typing as npt
 from ..errors import DpuError
 from ..files import atomic_write
 from .host_model import HostModel
+from .parts import Part
 from .pipeline_files import PipelineFiles, extract, read_json, require
 from .tensors import F32
 
@@ -59,6 +62,11 @@ class Request:
     def __post_init__(self) -> None:
         if not 1 <= self.steps <= 1000:
             raise DpuError("--steps", f"{self.steps} is not between 1 and 1000", code="E501")
+        if not 0 <= self.seed < 1 << 64:
+            raise DpuError("--seed", f"{self.seed} is not between 0 and 2^64 - 1", code="E501")
+        if not math.isfinite(self.guidance):
+            what = f"{self.guidance} is no scale"
+            raise DpuError("--guidance", what, hint="5 is usual, 1 turns guidance off", code="E501")
         for side in (self.height, self.width):
             if side and (side % 32 or side < 32):
                 raise DpuError("--size", f"{side} is not a multiple of 32", hint="for example 128x128", code="E501")
@@ -123,9 +131,10 @@ class Pipeline:
         DpuError: files are missing.
     """
 
-    def __init__(self, files: PipelineFiles) -> None:
-        require(files, NEEDED)
+    def __init__(self, files: PipelineFiles, parts: Mapping[str, Part] | None = None) -> None:
+        require(files, [n for n in NEEDED if n.removesuffix("/model.onnx") not in (parts or {})])
         self.files = files
+        self.parts = dict(parts or {})  # what runs elsewhere than in ONNX Runtime on this computer
         self._vae_config = read_json(files, "vae/config.json")
         self._unet_config = read_json(files, "unet/config.json")
         self._zeros_for_empty = bool(read_json(files, "model_index.json").get("force_zeros_for_empty_prompt", True))
@@ -153,12 +162,15 @@ class Pipeline:
         return found
 
     @cached_property
-    def _text_encoders(self) -> list[HostModel]:
-        return [HostModel(self.files, f"{name}/model.onnx") for name in TEXT_ENCODERS]
+    def _text_encoders(self) -> list[Part]:
+        return [self._part(name) for name in TEXT_ENCODERS]
 
     @cached_property
-    def _vae_decoder(self) -> HostModel:
-        return HostModel(self.files, "vae_decoder/model.onnx")
+    def _vae_decoder(self) -> Part:
+        return self._part("vae_decoder")
+
+    def _part(self, name: str) -> Part:
+        return self.parts[name] if name in self.parts else HostModel(self.files, f"{name}/model.onnx")
 
     def _encode_text(self, text: str) -> tuple[F32, F32]:
         """(hidden states of both encoders side by side, pooled projection of the second) of one prompt."""

@@ -38,7 +38,8 @@ class FolderFiles:
 
     def __init__(self, path: Path) -> None:
         if not path.is_dir():
-            raise DpuError(str(path), "no such folder", hint="dpuc export tiny-seeded -o DIR", code="E111")
+            what = "is a file, expected an exported folder" if path.exists() else "no such folder"
+            raise DpuError(str(path), what, hint="dpuc export tiny-seeded -o DIR", code="E111")
         self.path, self.where = path, str(path)
 
     def names(self) -> list[str]:
@@ -84,11 +85,14 @@ def require(files: PipelineFiles, names: list[str]) -> None:
     have = set(files.names())
     missing = [n for n in names if n not in have]
     if missing:
+        program = isinstance(files, BundledFiles)
         raise DpuError(
             files.where,
             f"cannot make an image from a prompt: it has no {', '.join(missing)}",
-            why="a program compiled from a single ONNX file holds the UNet only",
-            hint="compile the exported pipeline folder: dpuc compile DIR -o model.dpu",
+            why="a program compiled from a single ONNX file holds the UNet only" if program else "",
+            hint="compile the exported pipeline folder: dpuc compile DIR -o model.dpu"
+            if program
+            else "give a folder that dpuc export wrote",
             code="E405",
         )
 

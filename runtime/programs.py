@@ -1,4 +1,4 @@
-"""Looking at a compiled program: its instructions, and the rules it keeps."""
+"""Looking at a compiled program: its instructions, and the proof of what it keeps."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def disassembly(
     if entry is not None and entry not in names:
         raise DpuError("--entry", f"no entry '{entry}'", hint=f"one of {', '.join(names)}", code="E501")
     if tile is not None and not 0 <= tile < program.arch.tiles:
-        raise DpuError("--tile", f"{tile}, the program has {program.arch.tiles}", code="E501")
+        raise DpuError("--tile", f"no tile {tile}, they are 0 to {program.arch.tiles - 1}", code="E501")
     if engine is not None and engine.upper() not in Engine.__members__:
         known = ", ".join(e.name.lower() for e in Engine)
         raise DpuError("--engine", f"no engine '{engine}'", hint=f"one of {known}", code="E501")
@@ -45,19 +45,15 @@ def disassembly(
     return disassemble_program(program, entry, tile, operation, tag, kind)
 
 
-def check_file(path: Path) -> str:
-    """Check every checksum of a `.dpu` file and the rules of `codegen/witness.py`; a sentence on success.
+def verify_file(path: Path) -> str:
+    """Check every checksum of a `.dpu` file and prove its words (`codegen/verify`); what was proved, in a few lines.
 
     Raises:
         DpuError: the first fault.
     """
     from ..codegen.dpufile import load
-    from ..codegen.witness import check_program
+    from ..codegen.verify.verify import verify_program
 
-    program = load(path)
-    words = 0
-    for entry in program.entries:
-        streams = program.words[entry.name]
-        check_program(streams, program.arch, program.base_bytes, entry.name)
-        words += sum(map(len, streams))
-    return f"{path}: {len(program.entries)} entry points, {words} words: fields, bounds, ends and tokens are sound"
+    proofs = verify_program(load(path))
+    sound = "bounds, tokens, drains, order and the writers of every read are sound"
+    return "\n".join([f"{path}: {sound}", *(f"  {p}" for p in proofs)])

@@ -12,6 +12,8 @@ from ..files import atomic_write
 def optimise(source: Path, passes: Sequence[str], out: Path | None) -> None:
     """Run `passes` on the module in `source`; the result goes to `out` or to standard output.
 
+    It names ONNX nodes if `source` does.
+
     Raises:
         DpuError: the file is no module, a pass does not exist, or it refuses the module.
     """
@@ -21,10 +23,11 @@ def optimise(source: Path, passes: Sequence[str], out: Path | None) -> None:
     try:
         text = source.read_text()
     except (OSError, UnicodeDecodeError) as e:
-        raise DpuError(str(source), f"cannot be read ({e})", code="E110") from e
+        reason = e.strerror if isinstance(e, OSError) else "not UTF-8 text"
+        raise DpuError(str(source), f"cannot be read ({reason})", code="E110") from e
     module = parse_module(text, str(source))
     run_passes(module, passes)
-    _write(print_module(module), out)
+    _write(print_module(module, locations=" loc(" in text), out)
 
 
 def import_text(
@@ -40,6 +43,8 @@ def import_text(
     from ..passes.pipeline import FLOAT_PIPELINE, run_passes
     from .compiling import parse_shapes
 
+    if dump_dir is not None and not passes:
+        raise DpuError("--dump-passes", "there are no passes to dump", hint="add --passes", code="E501")
     module, _ = import_onnx(model, shapes=parse_shapes(list(shapes)), part=part, weights="absent")
     if passes:
         run_passes(module, FLOAT_PIPELINE, dump_dir)
@@ -48,7 +53,7 @@ def import_text(
 
 def _write(text: str, out: Path | None) -> None:
     if out is None:
-        print(text)
+        print(text, end="")
         return
     with atomic_write(out) as temporary:
-        temporary.write_text(text + "\n")
+        temporary.write_text(text)

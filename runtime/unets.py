@@ -32,6 +32,15 @@ class OnnxUnet:
 
     def __init__(self, files: PipelineFiles, name: str = "unet/model.onnx") -> None:
         self._model = HostModel(files, name)
+        missing = [n for n in ("sample", "timestep") if n not in self._model.shapes]
+        if missing:
+            raise DpuError(
+                f"{files.where}: {name}",
+                f"no input '{missing[0]}'",
+                why="it is no UNet of SDXL",
+                hint=f"its inputs are {', '.join(self._model.shapes)}",
+                code="E405",
+            )
         self._fixed: dict[str, F32] = {}
 
     def prepare(self, conditioning: Mapping[str, F32]) -> None:
@@ -87,7 +96,7 @@ class DpuUnet:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        entries = session.program.entries
+        entries = [e for e in session.program.entries if e.part == "unet"]
         inputs = {s.name: s for e in entries for s in e.inputs}
         if "sample" not in inputs:
             raise DpuError("program", f"no input 'sample', only {', '.join(inputs)}", code="E405")
@@ -100,6 +109,21 @@ class DpuUnet:
     def latent_size(self) -> tuple[int, int]:
         """(height, width) of the latent that the program was compiled for."""
         return self.sample.height, self.sample.width
+
+    def check_samples(self, samples: int) -> None:
+        """Refuse more samples than the program computes at once.
+
+        Raises:
+            DpuError: `samples` are too many.
+        """
+        if samples > self.batch:
+            raise DpuError(
+                "program",
+                f"compiled with --batch {self.batch}, the request needs {samples} samples a step",
+                why="guidance needs two samples a step",
+                hint="compile with --batch 2, or run with --guidance 1",
+                code="E403",
+            )
 
     def prepare(self, conditioning: Mapping[str, F32]) -> None:
         """Run what does not depend on the step."""
@@ -120,12 +144,5 @@ class DpuUnet:
 
     def _fit(self, x: F32) -> F32:
         """`x` with as many samples as the program has: without guidance the last one is computed twice."""
-        if len(x) > self.batch:
-            raise DpuError(
-                "program",
-                f"takes {self.batch} samples, the request has {len(x)}",
-                why="guidance needs two samples a step",
-                hint="compile with a batch of 2, or run with --guidance 1",
-                code="E403",
-            )
+        self.check_samples(len(x))
         return x if len(x) == self.batch else np.concatenate([x, *[x[-1:]] * (self.batch - len(x))])

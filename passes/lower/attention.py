@@ -27,11 +27,11 @@ MASKED = -60000.0  # added to a masked score, in powers of two: its probability 
 CLAMP = -96.0  # largest power of two by which a later key block may outweigh the first: 2^96
 
 
-def fitting_key_block(head_dim: int, keys: int, arch: Arch) -> int:
-    """The longest key block up to 1,024 for which K and V of two blocks fit WGT and scores of four rows fit ACC."""
+def fitting_key_block(head_dim: int, keys: int, arch: Arch, share: int = 4) -> int:
+    """The longest key block up to 1,024 whose K and V take at most 1/share of WGT, and four rows of scores 1/4 of ACC."""
     c = arch.cols
     tiles = cdiv(head_dim, c)
-    by_wgt = arch.words["wgt"] // 4 // (2 * tiles * arch.rows)
+    by_wgt = arch.words["wgt"] // share // (2 * tiles * arch.rows)
     by_acc = arch.words["acc"] // 4 // 4
     block = min(1024, max(1, min(by_wgt, by_acc)) * c)
     return min(block, cdiv(keys, c) * c)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
+from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Operation, SSAValue
 
 from ...errors import DpuError
@@ -35,6 +37,11 @@ def at(dram: DramOp, b: int = 0, t: int = 0, c: int = 0) -> int:
 def pitch(dram: DramOp) -> int:
     """Bytes from one token to the next."""
     return dram.row_bytes.value.data
+
+
+def exponent(attribute: IntegerAttr[Any] | None) -> int:
+    """The power of two that a tensor is stored divided by; none is 0."""
+    return 0 if attribute is None else attribute.value.data
 
 
 @dataclass

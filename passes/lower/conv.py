@@ -15,7 +15,7 @@ from ...ir.qgraph import QConvOp
 from ...ir.tile import DramOp
 from ..tiling import Blocks, Rect, Unit, conv_blocks, part_index, rectangles
 from ..weights import F32, column_scales, conv_matrix, pack_tiles, quantise_columns, upsample_phase
-from .context import Block, Lowering, all_units, at, pitch
+from .context import Block, Lowering, all_units, at, exponent, pitch
 from .emitter import Col, Emitter, Factors, Red, View
 
 
@@ -136,6 +136,7 @@ class ConvLowering:
             def make_vector(phase: Phase = phase) -> F32:
                 scale = column_scales(*matrices(phase)) * np.float32(op.x_scale.value.data)
                 bias = pool.param(op.bias) if op.bias is not None else np.zeros_like(scale)
+                scale, bias = (np.ldexp(v, -exponent(op.y_exp)) for v in (scale, bias))
                 out = np.zeros((2, self.nt * self.arch.cols), np.float32)
                 out[:, : self.n] = scale, bias
                 return out

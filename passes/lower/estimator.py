@@ -15,11 +15,13 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Operation, SSAValue
 
+from ...errors import DpuError
 from ...ir import cost
 from ...ir.arch import Arch
 from ...ir.functions import GATES
 from ...ir.graph import ParamOp, shape_of
 from ...ir.isa import Opcode, records
+from ...ir.locations import where
 from ...ir.macs import macs
 from ...ir.naming import op_names
 from ...ir.signature import argument_names, result_names
@@ -154,7 +156,16 @@ def _signature(op: Operation, low: Lowering) -> tuple[Any, ...]:
 
 
 def _cost(op: Operation, arch: Arch, rows: Rows) -> OpEstimate:
-    made = {o: records(o, r) for o, r in rows.items()}
+    try:
+        made = {o: records(o, r) for o, r in rows.items()}
+    except ValueError as e:
+        raise DpuError(
+            where(op),
+            f"{e}, on arch '{arch.name}'",
+            why="a tensor or block is larger than an instruction can address",
+            hint="estimate on an arch with a larger array: --arch dpu_f2",
+            code="E324",
+        ) from e
     mm, vec = made[Opcode.MM], made[Opcode.VEC]
     mxu = int(cost.mm_occupancy(arch, mm).sum())
     vpu = int(cost.vec_occupancy(arch, vec).sum())

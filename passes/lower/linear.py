@@ -16,7 +16,7 @@ from ...ir.qgraph import QLinearOp
 from ...ir.tile import DramOp
 from ..tiling import Blocks, Unit, linear_blocks, row_blocks
 from ..weights import F32, column_scales, pack_tiles, pad_rows, quantise_columns
-from .context import Block, Lowering, all_units, at, grid, pitch, stat_parts
+from .context import Block, Lowering, all_units, at, exponent, grid, pitch, stat_parts
 from .emitter import Col, Emitter, Factors, Red, Row, View
 from .vectors import norm_vectors, token_scales
 
@@ -142,6 +142,8 @@ class LinearLowering:
             ) -> F32:
                 rows = [column_scales(self._matrix(i))]
                 rows.append(pool.param(bias) if bias is not None else np.zeros_like(rows[0]))
+                x_exp, y_exp = 0 if op.gamma is not None else exponent(op.x_exp), exponent(op.y_exp)
+                rows = [np.ldexp(rows[0], x_exp - y_exp), np.ldexp(rows[1], -y_exp)]
                 if ks is not None:
                     rows.append((np.float32(1) / pool.param(ks)).astype(np.float32))
                 out = np.zeros((len(rows), p.halves, nt * c), np.float32)

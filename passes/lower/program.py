@@ -35,6 +35,7 @@ from .emitter import Emitter
 from .linear import GATE, LinearLowering
 from .rowwise import lower_centre, lower_group_norm, lower_quantise, lower_silu
 
+
 @dataclass(frozen=True)
 class LoweredOp:
     """One graph operation of an entry: its tag, name, kind, ONNX nodes and output tensors."""
@@ -54,8 +55,10 @@ class LoweredEntry:
     program: ProgramOp
     inputs: dict[str, DramOp]
     outputs: dict[str, DramOp]
+    part: str = "unet"
     ops: list[LoweredOp] = field(default_factory=list)
     qops: dict[int, Operation] = field(default_factory=dict)
+    written: tuple[Operation, ...] = ()  # the program before any pass moved a section
 
 
 def element_name(t: Attribute) -> str:
@@ -117,12 +120,15 @@ def lower_entry(f: FuncOp, arch: Arch, pool: ConstantPool, state: set[str]) -> L
         if dram.parent is None and dram in used:
             block.add_op(dram)
     block.add_ops([*low.declared, *low.body])
+    entry.written = tuple(block.ops)
     entry.program = ProgramOp(f.sym_name.data, Region(block))
     return entry
 
 
-def lower_module(module: ModuleOp, arch: Arch, fetch: Fetch) -> list[tuple[LoweredEntry, ConstantPool]]:
-    """Replace the functions of a quantised module by tile programs, in place.
+def lower_module(
+    module: ModuleOp, arch: Arch, fetch: Fetch, part: str = "unet"
+) -> list[tuple[LoweredEntry, ConstantPool]]:
+    """Replace the functions of a quantised module by tile programs, in place; `part` names the model they are of.
 
     Raises:
         DpuError: an operation has no lowering or does not fit the arch.
@@ -133,6 +139,7 @@ def lower_module(module: ModuleOp, arch: Arch, fetch: Fetch) -> list[tuple[Lower
     for f in functions:
         pool = ConstantPool(fetch)
         lowered.append((lower_entry(f, arch, pool, state), pool))
+        lowered[-1][0].part = part
     for f in functions:
         f.detach()
     module.body.block.add_ops([e.program for e, _ in lowered])

@@ -211,9 +211,9 @@ def check(
 ) -> CheckReport:
     """Run a compiled module on the simulator and compare every operation with the interpreter.
 
-    `fetch` is what the program was emitted with, `inputs` are the host's tensors [B, T, C] by name; values that one
-    entry leaves for another come from the run of the first. `order` names the entries to run, by default all, producers
-    first. With `bisect`, the first operation that differs is written into that folder (`bisect.py`).
+    `fetch` is what the program was emitted with, `inputs` are the host's tensors [B, T, C] by name, or `<entry>/<name>`
+    where two entries use one name; values that one entry leaves for another come from the run of the first. `order`
+    names the entries to run, by default all, producers first. With `bisect`, the first operation that differs is written into that folder (`bisect.py`).
 
     Raises:
         DpuError: an input is missing or has another size.
@@ -223,14 +223,13 @@ def check(
     entries = entry_order(emitted) if order is None else [emitted.program.entry(n) for n in order]
     for entry in entries:
         for slot in entry.inputs:
-            if slot.name in inputs:
-                if np.asarray(inputs[slot.name]).size != int(np.prod(slot.shape)):
+            given = inputs.get(f"{entry.name}/{slot.name}", inputs.get(slot.name))
+            if given is not None:
+                if np.asarray(given).size != int(np.prod(slot.shape)):
                     raise DpuError(
-                        f"input '{slot.name}'",
-                        f"has shape {np.shape(inputs[slot.name])}, expected {slot.shape}",
-                        code="E441",
+                        f"input '{slot.name}'", f"has shape {np.shape(given)}, expected {slot.shape}", code="E441"
                     )
-                state.put(slot, np.asarray(inputs[slot.name]))
+                state.put(slot, np.asarray(given))
             elif slot.name not in state.known:
                 raise DpuError(
                     f"input '{slot.name}' of entry '{entry.name}'",

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Operation, SSAValue
 
 from ...errors import DpuError
@@ -109,6 +110,12 @@ def _conv_weights(w: F32, op: QConvOp, first: int) -> tuple[list[I8], F32]:
     return [quantise_columns(p.transpose(2, 3, 1, 0), scale) for p in parts], scale
 
 
+def _power(exponent: IntegerAttr[Any] | None, sign: int) -> F32:
+    """2 to the power of plus or minus an exponent; no exponent is 0."""
+    power = 0 if exponent is None else sign * exponent.value.data
+    return np.array(2.0**power, np.float32)
+
+
 def _taps(images: list[I8], weights: list[I8], origin: tuple[int, int], size: tuple[int, int], stride: int) -> I64:
     """Sum of products over taps and sources; `origin` is the padded input pixel of tap (0, 0) at output (0, 0)."""
     (ho, wo), n = size, weights[0].shape[3]
@@ -143,9 +150,10 @@ def _conv(op: QConvOp, context: Context) -> list[Array]:
             kernel = upsample_phase(weight, py, px) if op.upsample else weight
             integers, scale = _conv_weights(kernel, op, first)
             acc = _taps(images, integers, (py, px), (ho // step, wo // step), stride)
-            y = fn.mul(fn.from_int(acc), fn.mul(scale, np.float32(op.x_scale.value.data)))
+            power = _power(op.y_exp, -1)
+            y = fn.mul(fn.from_int(acc), fn.mul(fn.mul(scale, np.float32(op.x_scale.value.data)), power))
             if bias is not None:
-                y = fn.add(y, bias)
+                y = fn.add(y, fn.mul(bias, power))
             if temb is not None:
                 y = fn.add(y, temb)
             if residual is not None:
@@ -181,9 +189,11 @@ def _linear(op: QLinearOp, context: Context) -> list[Array]:
         weight = context.param(w)
         columns = column_scales(weight)
         y = fn.from_int(fn.product(rows, quantise_columns(weight, columns)))
-        y = fn.mul(fn.mul(y, scale[..., None]), columns)
+        power = _power(op.y_exp, -1)
+        stored_scale = fn.mul(columns, power if op.gamma is not None else fn.mul(power, _power(op.x_exp, 1)))
+        y = fn.mul(fn.mul(y, scale[..., None]), stored_scale)
         if has:
-            y = fn.add(y, context.param(next(biases)))
+            y = fn.add(y, fn.mul(context.param(next(biases)), power))
         match kind.data:
             case "q8_static":
                 results.append(fn.to_int8(fn.mul(y, _inverse(context.param(next(key_scales))))))

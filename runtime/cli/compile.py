@@ -37,7 +37,7 @@ def compile_model(
     check_output(dump_passes, folder=True)
     check_output(bisect, folder=True)
     if estimate:
-        typer.echo(estimate_text(model, arch, steps))
+        typer.echo(estimate_text(model, arch, steps, parse_size(size), batch))
         return
     text, ok = compile_text(
         model,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .calibrate import calibrate
-from .check import check
 from .common import new_app, run_app
 from .compile import compile_model
 from .dis import dis
@@ -15,6 +14,7 @@ from .inspect import inspect
 from .opt import opt
 from .passes import passes
 from .sensitivity import sensitivity
+from .verify import verify
 
 app = new_app("Compile diffusion models for the DPU: export, calibrate, compile, look inside.")
 VERBS: dict[str, Callable[..., None]] = {
@@ -27,7 +27,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "passes": passes,
     "dis": dis,
     "inspect": inspect,
-    "check": check,
+    "verify": verify,
 }
 for _name, _function in VERBS.items():
     app.command(_name)(_function)

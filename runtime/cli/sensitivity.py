@@ -13,7 +13,7 @@ def sensitivity(
     calibration: Annotated[Path, typer.Option(help="What `dpuc calibrate` wrote.")],
     size: Annotated[str | None, typer.Option(help="WIDTHxHEIGHT; default: the model's.")] = None,
     steps: Annotated[int, typer.Option(help="Steps of one image whose inputs are tried.")] = 3,
-    top: Annotated[int, typer.Option(help="Layers to print.")] = 15,
+    top: Annotated[int, typer.Option(min=0, help="Layers to print.")] = 15,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="Write all layers as JSON.")] = None,
 ) -> None:
     """Which layers of the UNet cost most when they are quantised?

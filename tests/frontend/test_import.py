@@ -101,11 +101,11 @@ def test_one_shape_binds_its_symbols_for_all_inputs(tmp_path: Path) -> None:
     module, _ = import_onnx(path, shapes={"x": (3, 4)}, part="m")
     assert '(%x: tensor<3x4xf32> {dpu.name = "x"}, %z: tensor<3x4xf32>' in print_module(module)
     assert refusal(path) == (
-        "error[E105]: DIR/m.onnx: input 'x' has the open dimension 'b' (bx4)\n"
+        "error[E105]: DIR/m.onnx: input 'x' has the open dimension 'b' (b x 4)\n"
         "  why: programs have static shapes\n"
         "  try: give its shape, as in --shape x=1x4"
     )
-    assert "input 'x' is bx4, it cannot be 3x5" in refusal(path, shapes={"x": (3, 5)})
+    assert "input 'x' is b x 4, it cannot be 3x5" in refusal(path, shapes={"x": (3, 5)})
     assert "dimension 'b' is 3 in input 'x' and 2 in input 'z'" in refusal(path, shapes={"x": (3, 4), "z": (2, 4)})
     assert "has no input 'q'\n  try: name one of x, z" in refusal(path, shapes={"q": (3, 4)})
 
@@ -230,7 +230,8 @@ def test_a_weight_that_is_not_finite_is_refused_when_read(tmp_path: Path, bad: f
     _, store = import_onnx(linear(tmp_path / "m.onnx", w), shapes={"x": (2, 3, 8)}, part="m")
     with pytest.raises(DpuError) as e:
         store.get("m::w", ["transpose"])
-    assert str(e.value).startswith(f"error[E114]: m::w: element [2, 5] is {bad}\n  why: a weight that is not finite")
+    where = f"{tmp_path}/w.bin: parameter 'm::w'"
+    assert str(e.value).startswith(f"error[E114]: {where}: element [2, 5] is {bad}\n  why: a weight that is not finite")
 
 
 def test_transforms_that_cancel_out_are_left_out() -> None:

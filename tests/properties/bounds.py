@@ -18,9 +18,9 @@ import torch.nn.functional as F
 F64 = npt.NDArray[np.float64]
 U = 2.0**-24
 
-SLOPE = {"silu": 1.1, "gelu": 1.13}
-"""Largest slope: silu' <= 1.09984 (at 2.40), gelu' <= 1.12890 (at sqrt 2)."""
-TABLE = {"silu": 3.82e-6, "gelu": 7.6e-7}
+SLOPE = {"silu": 1.1, "gelu": 1.13, "quick_gelu": 1.1}
+"""Largest slope: silu' <= 1.09984 (at 2.40), gelu' <= 1.12890 (at sqrt 2); quick_gelu'(x) = silu'(1.702 x)."""
+TABLE = {"silu": 3.82e-6, "gelu": 7.6e-7, "quick_gelu": 1.2e-6}
 """Largest error of x * T(x) from its table, docs/numerics.md section 4."""
 
 
@@ -119,7 +119,7 @@ def product(x: Approx, w: Approx) -> Approx:
 def act(x: Approx, name: str) -> Approx:
     """`x * T(x)`: the error grows by the slope; the table's error, or |x| 2^-23 beyond its range; two roundings."""
     t = torch.from_numpy(x.y)
-    y = (F.silu(t) if name == "silu" else F.gelu(t)).numpy()
+    y = {"silu": F.silu, "gelu": F.gelu, "quick_gelu": lambda x: x * (1.702 * x).sigmoid()}[name](t).numpy()
     return f32(Approx(y, SLOPE[name] * x.e + TABLE[name] + 2.0**-23 * x.top), 2)
 
 
@@ -245,17 +245,28 @@ def group_norm(
     return act(y, "silu") if silu else y
 
 
-def attention(q: Approx, k: Approx, v: Approx, heads: int, scale: float, key_block: int, prob_bits: int) -> Approx:
+def attention(
+    q: Approx,
+    k: Approx,
+    v: Approx,
+    heads: int,
+    scale: float,
+    key_block: int,
+    prob_bits: int,
+    causal: bool = False,
+) -> Approx:
     """Attention of queries, keys and values that carry their quantisers' errors; rounded to float16.
 
     Scores. |dS_ij| <= scale * sum_d (|q| ek + |k| eq + eq ek) = a_ij, plus float32: the factor is off by 4 u and exp2's
-    argument is as large as the spread of scores, so 8 u * spread, and 2 u for exp2 itself. With A_i = max_j a_ij, every
-    probability is within a factor exp(+-2A) of its own, and since probabilities sum to 1,
+    argument is as large as the spread of scores, so 8 u * spread, and 2 u for exp2 itself. (With a causal mask, scores
+    are scaled before the maximum is taken off, so twice the largest score takes the place of the spread, and later
+    keys' probabilities are exactly 0.) With A_i = max_j a_ij, every probability is within a factor exp(+-2A) of its
+    own, and since probabilities sum to 1,
 
         |sum p' v - sum p v| = |sum (p' - p) (v - y)| <= (exp(2A) - 1) sum_j p_j |v_j - y|.
 
     Probabilities. Block b is quantised relative to its own maximum m_b, to half of 1/255 (or 1/16319), over a divisor
-    L = sum exp(S - max) that is not quantised. With w_b = exp(m_b - max):
+    L = sum exp(S - max) that is not quantised. With w_b = exp(m_b - max), over the keys that row i sees:
 
         sum_b w_b / L * sum_{j in b} |v_j - mu| / 510,  times exp(2A) for the scores' error.
 
@@ -265,16 +276,18 @@ def attention(q: Approx, k: Approx, v: Approx, heads: int, scale: float, key_blo
     unit = 510.0 if prob_bits == 8 else 2 * 16319.0
     out = np.zeros_like(q.y), np.zeros_like(q.y)
     d = q.y.shape[2] // heads
-    keys = k.y.shape[1]
+    tokens, keys = q.y.shape[1], k.y.shape[1]
+    seen = np.tri(tokens, keys, dtype=bool) if causal else np.ones((tokens, keys), bool)
     for b in range(q.y.shape[0]):
         for h in range(heads):
             c = slice(h * d, (h + 1) * d)
             qy, qe, ky, ke = q.y[b, :, c], q.e[b, :, c], k.y[b, :, c], k.e[b, :, c]
             s = scale * qy @ ky.T
             a = scale * (np.abs(qy) @ ke.T + qe @ np.abs(ky).T + qe @ ke.T)
+            spread = 2 * np.abs(s).max(1, keepdims=True) if causal else np.ptp(s, axis=1, keepdims=True)
+            s = np.where(seen, s, -np.inf)
             peak = s.max(1, keepdims=True)
-            spread = (peak - s).max(1, keepdims=True)
-            grow = np.exp(2 * (a.max(1, keepdims=True) + 8 * U * spread + 4 * U))
+            grow = np.exp(2 * (np.where(seen, a, 0).max(1, keepdims=True) + 8 * U * spread + 4 * U))
             p = np.exp(s - peak)
             total = p.sum(1, keepdims=True)
             vy, mu = v.y[b, :, c], v.y[b, :, c].mean(0)
@@ -285,8 +298,8 @@ def attention(q: Approx, k: Approx, v: Approx, heads: int, scale: float, key_blo
             for lo in range(0, keys, key_block):
                 block = slice(lo, lo + key_block)
                 weight = grow * np.exp(s[:, block].max(1, keepdims=True) - peak) / total / unit
-                e += weight * centred[block].sum(0)
-                mass += weight * len(centred[block])
+                e += weight * (seen[:, block] @ centred[block])
+                mass += weight * seen[:, block].sum(1, keepdims=True)
             ve = v.e[b, :, c]
             e += grow * mass * ve.max(0)
             e += (keys / 8 + 12) * U * np.abs(vy).max(0) + ve.mean(0)

@@ -7,7 +7,7 @@
     got = compile_net(net, "dpu_tiny", {"x": array}).run()["y0"]
 
 Scales come from the same inputs (float interpreter, calibration statistics), so nothing saturates by accident. `emit`
-proves every program with `codegen/witness.py`, and `compile_net` times it, so that a deadlock shows.
+checks every program with `codegen/witness.py`; `compile_net` proves it (`codegen/verify`) and times it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from dpu.codegen.emit import Emitted, emit
+from dpu.codegen.verify.verify import verify_program
 from dpu.ir.arch import Arch, load_arch
 from dpu.ir.container import Base, Entry, Slot
 from dpu.ir.dialects import parse_module
@@ -242,6 +243,7 @@ def compile_net(net: Net, arch: Arch | str, inputs: Mapping[str, npt.ArrayLike])
     derived: Derived = {}
     quantise(module, arch, Calibration({}, statistics.tensors), derived)
     emitted = emit(module, arch, fetcher(_Arrays(net.arrays).get, derived), {}, {})
+    verify_program(emitted.program)
     timing = simulate(arch, emitted.program.words["f"], "f")
     assert timing.cycles > 0
     return Compiled(arch, emitted, rounded, reference, timing.cycles)

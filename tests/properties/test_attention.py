@@ -38,14 +38,16 @@ def smoothing(q: F64, k: F64) -> F64:
     return np.clip(np.sqrt(q_max / k_max), 1 / 16, 16)
 
 
-def cross(arch: str, q: F32, k: F32, v: F32, heads: int, scale: float, block: int, bits: int) -> Compiled:
+def cross(
+    arch: str, q: F32, k: F32, v: F32, heads: int, scale: float, block: int, bits: int, causal: bool = False
+) -> Compiled:
     """Attention of three inputs; linears with the identity as weight quantise them."""
     net = Net(len(q))
     values = [
         net.linear(net.input(name, x.shape[1], x.shape[2]), net.param(np.eye(x.shape[2])))
         for name, x in (("q", q), ("k", k), ("v", v))
     ]
-    net.returns(net.attention(*values, heads, scale, key_block=block, prob_bits=bits))
+    net.returns(net.attention(*values, heads, scale, key_block=block, prob_bits=bits, causal=causal))
     return compile_net(net, arch, {"q": q, "k": k, "v": v})
 
 
@@ -55,7 +57,7 @@ def block_of(compiled: Compiled) -> int:
     return int(op.properties["key_block"].value.data)  # type: ignore[attr-defined]
 
 
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(
     arch=st.sampled_from([("dpu_tiny", 8), ("dpu_tiny", 40), ("dpu_f2", 64), ("dpu_32tops", 64), ("dpu_f2", 128)]),
     b=SAMPLES,
@@ -84,6 +86,47 @@ def test_exact_scores(
     values = bounds.centred_int8(exact(v))
     want = bounds.attention(exact(q), exact(k), values, heads, scale, block_of(compiled), bits)
     inside(f"attention {bits} bits, exact scores", compiled.run()["y0"], want)
+
+
+@settings(max_examples=15)
+@given(
+    arch=st.sampled_from([("dpu_tiny", 8), ("dpu_tiny", 16), ("dpu_f2", 64), ("dpu_32tops", 64)]),
+    b=SAMPLES,
+    t=TOKENS,
+    heads=HEADS,
+    bits=BITS,
+    seed=SEEDS,
+)
+def test_causal(arch: tuple[str, int], b: int, t: int, heads: int, bits: int, seed: int) -> None:
+    """A token sees itself and earlier ones; scores are exact."""
+    name, d = arch
+    rng = np.random.default_rng(seed)
+    q, k = (on_grid(rng, (b, t, heads, d)).reshape(b, t, -1) for _ in range(2))
+    v = on_grid(rng, (b, t, heads * d))
+    scale = float(np.float32(12 / (127**2 * 2.0**-12 * d**0.5)))
+    compiled = cross(name, q, k, v, heads, scale, 1024, bits, causal=True)
+    want = bounds.attention(exact(q), exact(k), bounds.centred_int8(exact(v)), heads, scale, 1024, bits, causal=True)
+    inside(f"attention {bits} bits, causal", compiled.run()["y0"], want)
+
+
+@settings(max_examples=15)
+@given(
+    arch=st.sampled_from([("dpu_tiny", 1), ("dpu_tiny", 5), ("dpu_f2", 8), ("dpu_f2", 40), ("dpu_32tops", 63)]),
+    b=SAMPLES,
+    t=TOKENS,
+    keys=KEYS,
+    bits=BITS,
+    seed=SEEDS,
+)
+def test_one_narrow_head(arch: tuple[str, int], b: int, t: int, keys: int, bits: int, seed: int) -> None:
+    """One head that fills a part of one column tile; scores are exact."""
+    name, d = arch
+    rng = np.random.default_rng(seed)
+    q, k, v = on_grid(rng, (b, t, d)), on_grid(rng, (b, keys, d)), on_grid(rng, (b, keys, d))
+    scale = float(np.float32(12 / (127**2 * 2.0**-12 * d**0.5)))
+    compiled = cross(name, q, k, v, 1, scale, 1024, bits)
+    want = bounds.attention(exact(q), exact(k), bounds.centred_int8(exact(v)), 1, scale, block_of(compiled), bits)
+    inside(f"attention {bits} bits, narrow", compiled.run()["y0"], want)
 
 
 @settings(max_examples=25)

@@ -38,7 +38,7 @@ def test_linear(arch: str, b: int, t: int, k: int, n: int, bias: bool, seed: int
 
 
 @pytest.mark.parametrize("residual", [False, True])
-@pytest.mark.parametrize("act", ["", "silu", "gelu"])
+@pytest.mark.parametrize("act", ["", "silu", "gelu", "quick_gelu"])
 @settings(max_examples=8)
 @given(arch=ARCHES, b=SAMPLES, t=TOKENS, k=CHANNELS, n=CHANNELS, seed=SEEDS)
 def test_activation_and_residual(

@@ -62,6 +62,9 @@ class Observed:
 
     values: dict[str, np.ndarray] = field(default_factory=dict)
 
+    def __contains__(self, key: object) -> bool:
+        return key in self.values
+
     def absmax(self, key: str) -> float:
         return float(np.abs(self.values[key]).max())
 

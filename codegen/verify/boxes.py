@@ -1,0 +1,275 @@
+"""What each word touches, exactly: boxes of scratchpad words and DRAM bytes, read from the words a second time.
+
+`ir/operands.py` gives contiguous intervals, which suffice to add order. A verifier must not take a gap between two rows
+for written, so here an operand is its affine box:
+
+    { lo + i0 * s0 + i1 * s1 + ... : 0 <= ik < nk },   s0 = 1, strides ascending
+
+Loops that continue or overlap each other are joined, so most boxes are one run (`levels` 1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...ir.arch import Arch
+from ...ir.isa import (
+    DMA,
+    MM,
+    RED_ACCUMULATE,
+    RED_COLUMNS,
+    TABLE_BYTES,
+    VEC,
+    Buffer,
+    DmaFormat,
+    Format,
+    Function,
+    MmMode,
+    Op2,
+    Opcode,
+    Operand,
+    Reduce,
+    RowMax,
+    Words,
+)
+from ...ir.operands import int4_words
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+DRAM = 16
+"""Space of base register b is `DRAM + b`; below are the scratchpads by `Buffer`."""
+
+RANKS: dict[Opcode, tuple[str, ...]] = {
+    Opcode.LOAD: ("sram", "dram"),
+    Opcode.STORE: ("sram", "dram"),
+    Opcode.MM: ("act", "wgt", "init_at", "acc", "rowmax_at"),
+    Opcode.VEC: (
+        *("a", "b", "a1", "b1", "a2", "b2", "r", "sub_at", "func", "d", "red_at"),
+        *("a, last tile", "b, last tile", "d, last tile"),  # where the last column tile is shorter
+    ),
+    Opcode.END: (),
+}
+"""Operands of each opcode. The place in the tuple is the operand's rank: a word and a rank name one operand."""
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """Operands of one stream, sorted by word and rank, one row each."""
+
+    word: Ints
+    rank: Ints
+    space: Ints
+    lo: Ints
+    strides: Ints  # [n, levels]; the first is 1
+    counts: Ints  # [n, levels]
+    read: Bools
+    write: Bools
+    late: Bools  # read at the end of the pipeline, in order: MM accumulation
+
+    def __len__(self) -> int:
+        return len(self.word)
+
+    @property
+    def hi(self) -> Ints:
+        """One past the last cell."""
+        return np.asarray(self.lo + ((self.counts - 1) * self.strides).sum(1) + 1)
+
+    def where(self, keep: Bools) -> Boxes:
+        """The rows that `keep` chooses."""
+        return Boxes(*(getattr(self, n)[keep] for n in self.__dataclass_fields__))
+
+
+def normalise(lo: Ints, run: Ints, strides: Ints, counts: Ints) -> tuple[Ints, Ints, Ints]:
+    """(lo, strides, counts) of the same cells, loops sorted and joined. `run` cells lie at each step of the loops."""
+    down = strides < 0
+    lo = lo + np.where(down, (counts - 1) * strides, 0).sum(1)
+    strides = np.where(counts > 1, np.abs(strides), 0)
+    order = np.argsort(strides, axis=1, kind="stable")
+    strides = np.take_along_axis(strides, order, 1)
+    counts = np.take_along_axis(counts, order, 1)
+    m, k = strides.shape
+    out_s, out_n = np.zeros((m, k + 1), np.int64), np.ones((m, k + 1), np.int64)
+    out_s[:, 0], out_n[:, 0] = 1, run
+    level = np.zeros(m, np.int64)
+    rows = np.arange(m)
+    for j in range(k):
+        s, n = strides[:, j], counts[:, j]
+        top_s, top_n = out_s[rows, level], out_n[rows, level]
+        times, rest = np.divmod(s, top_s)
+        active = s > 0
+        join = active & (rest == 0) & (times <= top_n)
+        out_n[rows[join], level[join]] += (n[join] - 1) * times[join]
+        push = active & ~join
+        level[push] += 1
+        out_s[rows[push], level[push]] = s[push]
+        out_n[rows[push], level[push]] = n[push]
+    top = int(level.max()) + 1 if m else 1
+    return lo, out_s[:, :top], out_n[:, :top]
+
+
+_Column = tuple[str, Ints, Ints, Ints, Ints, list[tuple[Ints, Ints]], Bools, Bools]
+"""Name, words, space, lo, run, loops (stride, count), read, write."""
+
+
+def _i64(x: npt.NDArray[Any]) -> Ints:
+    return x.astype(np.int64)
+
+
+def _dma(index: Ints, words: Words, load: bool, arch: Arch) -> Iterator[_Column]:
+    f = words[index].view(DMA)
+    moves = f["inner"] > 0
+    index, f = index[moves], f[moves]
+    size = np.ones(256, np.int64)
+    for name, bytes_ in arch.word_bytes.items():
+        size[Buffer[name.upper()]] = bytes_
+    size[Buffer.TABLE] = TABLE_BYTES
+    inner, n, fmt = _i64(f["inner"]), _i64(f["n"]), f["format"]
+    pad = _i64(f["pad"])
+    run = -(-inner // size[f["buffer"]])
+    cells = n.copy()
+    cells[:, 0] += pad[:, 0] + pad[:, 1]
+    cells[:, 1] += pad[:, 2] + pad[:, 3]
+    for i in np.flatnonzero(fmt == DmaFormat.INT4).tolist():
+        run[i] = int4_words(int(inner[i]), arch)
+    turned = fmt == DmaFormat.TRANSPOSE  # runs along dimension 1 become the columns of one tile of R words
+    run = np.where(turned, arch.rows, run)
+    cells[turned, 0] = np.minimum(1, cells[turned, 0])
+    loads = np.full(len(f), load)
+    loops = [(_i64(f["sstride"])[:, d], cells[:, d]) for d in range(3)]
+    yield "sram", index, _i64(f["buffer"]), _i64(f["sram"]), run, loops, ~loads, loads
+    real = fmt != DmaFormat.FILL
+    loops = [(_i64(f["dstride"])[real, d], n[real, d]) for d in range(3)]
+    space = DRAM + _i64(f["base"])[real]
+    yield "dram", index[real], space, _i64(f["offset"])[real], inner[real], loops, loads[real], ~loads[real]
+
+
+def _mm(index: Ints, words: Words, arch: Arch) -> Iterator[_Column]:
+    f = words[index].view(MM)
+    g = {name: _i64(f[name]) for name in MM.names or () if name != "reserved"}
+    yes, no, one = np.ones(len(f), bool), np.zeros(len(f), bool), np.ones(len(f), np.int64)
+    rows, k = g["ny"] * g["nx"], g["nky"] * g["nkx"] * g["nc"]
+    steps = (("sy", "ny"), ("sx", "nx"), ("sky", "nky"), ("skx", "nkx"), ("sc", "nc"))
+    param = int(Buffer.PARAM) * one
+    yield "act", index, int(Buffer.ACT) * one, g["act"], one, [(g[s], g[n]) for s, n in steps], yes, no
+    yield "wgt", index, int(Buffer.WGT) * one, g["wgt"], k * arch.rows, [(g["wn"], g["nn"])], yes, no
+    yield "init_at", index, param, g["init_at"], g["nn"] * arch.cols, [], f["mode"] == MmMode.COLUMN, no
+    accumulate = f["mode"] == MmMode.ACCUMULATE
+    yield "acc", index, int(Buffer.ACC) * one, g["acc"], rows, [(g["an"], g["nn"])], accumulate, yes
+    accumulate = f["rowmax"] == RowMax.ACCUMULATE
+    yield "rowmax_at", index, param, g["rowmax_at"], rows, [], accumulate, f["rowmax"] != RowMax.NONE
+
+
+def _vec(index: Ints, words: Words, arch: Arch) -> Iterator[_Column]:
+    f = words[index].view(VEC)
+    c = arch.cols
+    rows, tiles, valid = _i64(f["rows"]), _i64(f["tiles"]), _i64(f["valid"])
+    n = (tiles - 1) * c + valid
+    no, one = np.zeros(len(f), bool), np.ones(len(f), np.int64)
+    param = int(Buffer.PARAM) * one
+
+    def tensor(name: str, used: Bools, write: bool) -> Iterator[_Column]:
+        """Element (i, t) at base + i * rs + t * ts: one word, two (32-bit in VBUF), or C scalars (PARAM).
+
+        The last tile may be shorter: its `valid` scalars, or one word of two that holds all columns that are read.
+        """
+        buffer, fmt = _i64(f[f"{name}_src"] & 15), f[f"{name}_src"] >> 4
+        used = used & (buffer != Buffer.NONE)
+        at, rs, ts = (_i64(f[x]) for x in (name, f"{name}_rs", f"{name}_ts"))
+        scalars = buffer == Buffer.PARAM
+        wide = (buffer == Buffer.VBUF) & ((fmt == Format.F32) | (fmt == Format.I32))
+        count = np.where(fmt == Format.I15_SPLIT, 2 * tiles, tiles) if write else tiles
+        run = np.where(scalars, c, np.where(wide, 2, 1))
+        last = np.where(scalars, valid, np.where(wide & (2 * valid <= c) & (not write), 1, run))
+        joined = scalars & (ts == c)  # the tiles of a row are one run
+        alone = joined | (tiles == 1) | (last == run)
+        run = np.where(joined, n, np.where(tiles == 1, last, run))
+        count = np.where(joined, 1, np.where(alone, count, count - 1))
+        reads, writes = used & (not write), used & write
+        yield name, index, buffer, at, run, [(rs, rows), (ts, count)], reads, writes
+        place = at + (tiles - 1) * ts
+        yield f"{name}, last tile", index, buffer, place, last, [(rs, rows)], reads & ~alone, writes & ~alone
+
+    elem = (f["op2"] & 15 != Op2.NONE) & (f["op2"] >> 4 == Operand.ELEM)
+    elem |= (f["m2"] & 15 == Operand.ELEM) | (f["m2"] >> 4 == Operand.ELEM)
+    yield from tensor("a", ~no, write=False)
+    yield from tensor("b", elem, write=False)
+    kinds = (
+        ("a1", f["m1"] & 15),
+        ("b1", f["m1"] >> 4),
+        ("a2", f["m2"] & 15),
+        ("b2", f["m2"] >> 4),
+        ("r", f["rq"] & 15),
+    )
+    for name, kind in kinds:
+        used = (kind == Operand.ROW) | (kind == Operand.COL)
+        yield name, index, param, _i64(f[name]), np.where(kind == Operand.ROW, rows, n), [], used, no
+    yield "sub_at", index, param, _i64(f["sub_at"]), rows, [], f["sub"] == 1, no
+    gate = (f["func"] & 15 == Function.GATE) | (f["func"] & 15 == Function.GATE_MUL)
+    yield "func", index, int(Buffer.TABLE) * one, _i64(f["func"] >> 4), one, [], gate, no
+    yield from tensor("d", ~no, write=True)
+    along = f["red"] & RED_COLUMNS != 0
+    pair = np.where(f["red"] & 15 == Reduce.SUM_SQ, 2, 1)
+    second = np.where(along, tiles * c, rows)
+    reduces = f["red"] & 15 != Reduce.NONE
+    again = reduces & (f["red"] & RED_ACCUMULATE != 0)
+    yield "red_at", index, param, _i64(f["red_at"]), np.where(along, n, rows), [(second, pair)], again, reduces
+
+
+def boxes(words: Words, arch: Arch) -> Boxes:
+    """All operands of a stream whose opcodes and counts are legal (`witness.check_fields`). Fences have none."""
+    opcode = words["opcode"]
+    index = {o: np.flatnonzero(opcode == o) for o in Opcode}
+    parts: list[tuple[Ints, ...]] = []
+    columns = (
+        (Opcode.LOAD, _dma(index[Opcode.LOAD], words, True, arch)),
+        (Opcode.STORE, _dma(index[Opcode.STORE], words, False, arch)),
+        (Opcode.MM, _mm(index[Opcode.MM], words, arch)),
+        (Opcode.VEC, _vec(index[Opcode.VEC], words, arch)),
+    )
+    for code, some in columns:
+        for name, word, space, lo, run, loops, read, write in some:
+            strides, counts = np.zeros((len(word), 5), np.int64), np.ones((len(word), 5), np.int64)
+            for j, (s, n) in enumerate(loops):
+                strides[:, j], counts[:, j] = s, n
+            keep = (read | write) & (run > 0) & (counts > 0).all(1)
+            rank = np.full(len(word), RANKS[code].index(name))
+            late = read & write & (code == Opcode.MM)
+            row = (word, rank, space, lo, run, strides, counts, read, write, late)
+            parts.append(tuple(x[keep] for x in row))
+    word, rank, space, lo, run, strides, counts, read, write, late = (
+        np.concatenate(x) for x in zip(*parts, strict=True)
+    )
+    lo, strides, counts = normalise(lo, run, strides, counts)
+    order = np.lexsort((rank, word))
+    rows = (word, rank, space, lo, strides, counts, read.astype(bool), write.astype(bool), late.astype(bool))
+    return Boxes(*(x[order] for x in rows))
+
+
+def granule(streams: list[Boxes]) -> int:
+    """The largest power of two up to 64 bytes on which every DRAM operand starts and steps.
+
+    A run that ends inside a granule has it to itself, since nothing else starts there.
+    """
+    g = 64
+    for b in streams:
+        far = b.space >= DRAM
+        for numbers in (b.lo[far], b.strides[far, 1:][b.counts[far, 1:] > 1]):
+            if len(numbers):
+                g = int(np.gcd(g, np.gcd.reduce(numbers)))
+    return g
+
+
+def coarse(b: Boxes, size: int) -> Boxes:
+    """DRAM operands in granules of `size` bytes."""
+    far = (b.space >= DRAM)[:, None]
+    counts, strides = b.counts.copy(), b.strides.copy()
+    strides[:, 1:] = np.where(far, strides[:, 1:] // size, strides[:, 1:])
+    counts[:, :1] = np.where(far, -(-counts[:, :1] // size), counts[:, :1])
+    lo = np.where(far[:, 0], b.lo // size, b.lo)
+    return Boxes(b.word, b.rank, b.space, lo, strides, counts, b.read, b.write, b.late)

@@ -1,0 +1,42 @@
+"""Shadow memory: one number a cell, and how a box of cells is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from .boxes import Boxes
+
+Cells = npt.NDArray[np.int32]
+Place = tuple[int, int, tuple[int, ...] | None, tuple[int, ...]]
+"""(first cell, one past the last, shape or None for one run, strides in bytes of the shadow)."""
+
+
+def places(b: Boxes) -> list[Place]:
+    """The boxes as plain Python."""
+    lo, hi = b.lo.tolist(), b.hi.tolist()
+    out: list[Place] = [(a, z, None, ()) for a, z in zip(lo, hi, strict=True)]
+    for i in np.flatnonzero((b.counts[:, 1:] > 1).any(1)).tolist():
+        n = b.counts[i].tolist()
+        s = (4 * b.strides[i]).tolist()
+        out[i] = (lo[i], hi[i], tuple(reversed(n)), tuple(reversed(s)))
+    return out
+
+
+def view(cells: Cells, place: Place) -> Cells:
+    """The cells of a box, in place."""
+    lo, hi, shape, strides = place
+    if shape is None:
+        return cells[lo:hi]
+    return np.ndarray(shape, np.int32, cells, 4 * lo, strides)  # type: ignore[call-overload, no-any-return]
+
+
+def distinct(v: Cells) -> Sequence[int]:
+    """The numbers in a box, each once, ascending."""
+    first: int = v.item(0)
+    if v.size == 1 or (v == first).all():
+        return (first,)
+    flat = v.ravel()
+    return sorted({first, *flat[np.flatnonzero(flat[1:] != flat[:-1]) + 1].tolist()})

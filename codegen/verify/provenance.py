@@ -1,0 +1,330 @@
+"""What each operand means: the buffer or DRAM tensor it lies in and, if it is read, the words that wrote it.
+
+Derived where addresses do not exist yet: every `tile.alloc` and every `tile.dram` has memory of its own, words are
+encoded relative to them, and the tile program is executed in the order in which the lowering wrote it, before any pass
+moved a section. So neither the address planners, nor the scheduler, nor the semaphores have a say in it. The record
+travels in `Program.tables`, and the verifier holds the finished words against it.
+
+    verify/<entry>/buffers      i32 [b, 4]   on-chip buffers: tile, space, first word, words
+    verify/<entry>/tensors      i64 [t, 3]   DRAM tensors: base register, first byte, bytes
+    verify/<entry>/names        u8           JSON: the tensors' names
+    verify/<entry>/lists        i32 [k]      distinct lists of writers, one behind the other
+    verify/<entry>/ends         i32 [l]      where each list ends
+    verify/<entry>/outputs      i32 [o]      of each output of the entry, the list of words that leave it
+    verify/<entry>/<tile>/masks     u16 [n]  of each word, the ranks of its operands (`boxes.RANKS`)
+    verify/<entry>/<tile>/objects   [m]      of each operand, its buffer, or b + its tensor
+    verify/<entry>/<tile>/writers   [m]      of each operand, its list; 0 is the empty list
+
+Writers are word numbers counted through the entry's streams, tile after tile; `HOST` is the host, before the entry.
+In `lists` they are relative to the reading word (its own number minus the writer's), which makes the rounds of a loop
+equal; those of outputs count from 0. Constants have no list: nothing writes them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from xdsl.ir import Operation, SSAValue
+
+from ...errors import DpuError
+from ...ir.arch import Arch
+from ...ir.container import Base, Program, Slot
+from ...ir.isa import DMA, Buffer, Opcode, Words
+from ...ir.tile import AllocOp, DramOp, Instruction, SectionOp
+from .boxes import RANKS, Boxes, Ints, boxes, coarse, granule
+from .cells import Cells, Place, distinct, places, view
+
+HOST = -1
+NOBODY = -2
+_HOST_FAR = np.iinfo(np.int32).max  # HOST in a list
+
+_ROLES = {
+    Opcode.LOAD: {"dst": "sram", "src": "dram"},
+    Opcode.STORE: {"src": "sram", "dst": "dram"},
+    Opcode.MM: {},
+    Opcode.VEC: {"table": "func"},
+}
+
+
+@dataclass(frozen=True)
+class Tile:
+    """The record of one stream. Rows of `objects` and `writers` are operands, sorted by word and rank."""
+
+    masks: npt.NDArray[np.uint16]
+    objects: Ints
+    writers: Ints
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """The record of one entry."""
+
+    buffers: npt.NDArray[np.int32]
+    tensors: npt.NDArray[np.int64]
+    names: list[str]
+    lists: list[tuple[int, ...]]  # relative, as stored
+    outputs: list[tuple[int, ...]]  # word numbers
+    tiles: list[Tile]
+
+    def expected(self, which: int, word: int) -> tuple[int, ...]:
+        """The writers of list `which` for the word with number `word`, ascending."""
+        return tuple(sorted(HOST if d == _HOST_FAR else word - d for d in self.lists[which]))
+
+    def name(self, thing: int) -> str:
+        """An object as messages call it."""
+        if thing < len(self.buffers):
+            tile, space, at, words = self.buffers[thing].tolist()
+            return f"buffer {thing} ({Buffer(space).name} words [{at:#x}, {at + words:#x}) of tile {tile})"
+        base, first, size = self.tensors[thing - len(self.buffers)].tolist()
+        name = self.names[thing - len(self.buffers)]
+        return f"tensor '{name}' (bytes [{first:#x}, {first + size:#x}) of base register {base})"
+
+
+class _Lists:
+    """Lists of writers, each kept once; number 0 is the empty one."""
+
+    def __init__(self) -> None:
+        self.number: dict[tuple[int, ...], int] = {(): 0}
+
+    def add(self, one: tuple[int, ...]) -> int:
+        return self.number.setdefault(one, len(self.number))
+
+    def tables(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        flat = [x for one in self.number for x in one]
+        return np.array(flat, np.int32), np.cumsum([len(one) for one in self.number], dtype=np.int32)
+
+
+def content(slot: Slot, size: int) -> Place:
+    """The cells of a tensor's elements, padding of rows left out, in granules of `size` bytes."""
+    item = {"f16": 2, "f32": 4, "i8": 1, "i32": 4}[slot.dtype]
+    rows, run = slot.shape[0] * slot.shape[1], -(-slot.shape[2] * item // size)
+    lo, step = slot.offset // size, slot.row_bytes // size
+    if step <= run or rows == 1:
+        return lo, lo + (rows - 1) * step + run, None, ()
+    return lo, lo + (rows - 1) * step + run, (rows, run), (4 * step, 4)
+
+
+def fences(words: Words) -> npt.NDArray[np.bool_]:
+    """Which words only order others: DMA words that move nothing."""
+    dma = np.isin(words["opcode"], (int(Opcode.LOAD), int(Opcode.STORE)))
+    return np.asarray(dma & (words.view(DMA)["inner"] == 0))
+
+
+@dataclass
+class Source:
+    """One entry before anything has an address.
+
+    `written` is the tile program's operations as the lowering wrote them, `scheduled` as they are encoded; `words` are
+    encoded relative to buffers and tensors, in scheduled order, END last.
+    """
+
+    written: Sequence[Operation]
+    scheduled: Sequence[Operation]
+    words: list[Words]
+    inputs: Sequence[DramOp]
+    outputs: Sequence[DramOp]
+
+
+def record(
+    entry: str, source: Source, arch: Arch, final: list[Words], drams: Mapping[SSAValue, tuple[int, int]]
+) -> dict[str, npt.NDArray[np.generic]]:
+    """The tables of one entry. `final` are the finished streams, `drams` where the tensors were put.
+
+    Raises:
+        DpuError: E361, an operation leaves its buffer or tensor. That is a fault of the lowering.
+    """
+    allocs: list[tuple[int, AllocOp]] = []
+    tensors: list[DramOp] = []
+    word_of: dict[Operation, tuple[int, int]] = {}
+    counts = [0] * len(final)
+    tile = 0
+    for op in source.scheduled:
+        if isinstance(op, SectionOp):
+            tile = op.tile.value.data
+        elif isinstance(op, AllocOp):
+            allocs.append((tile, op))
+        elif isinstance(op, DramOp):
+            tensors.append(op)
+        elif isinstance(op, Instruction):
+            word_of[op] = (tile, counts[tile])
+            counts[tile] += 1
+    number: dict[SSAValue, int] = {a.buffer: i for i, (_, a) in enumerate(allocs)}
+    number |= {d.tensor: len(allocs) + i for i, d in enumerate(tensors)}
+
+    moved = []  # of each word as scheduled, its number in the finished streams
+    first = 0
+    for old, new in zip(source.words, final, strict=True):
+        kept = np.flatnonzero(~fences(new))
+        assert len(kept) == len(old), "words were added that are no fences"
+        moved.append(first + kept)
+        first += len(new)
+
+    streams = [boxes(w, arch) for w in source.words]
+    size = granule(streams)
+    streams = [coarse(b, size) for b in streams]
+    objects = _objects(source, word_of, number, streams)
+    extent = np.array(
+        [a.words.value.data for _, a in allocs] + [-(-_tensor_bytes(d) // size) for d in tensors] + [0], np.int64
+    )
+    for t, (b, thing) in enumerate(zip(streams, objects, strict=True)):
+        bad = (b.lo < 0) | (b.hi > extent[thing])
+        if bad.any():
+            i = int(np.argmax(bad))
+            word = source.words[t][int(b.word[i])]
+            opcode = Opcode(int(word["opcode"]))
+            raise DpuError(
+                f"entry '{entry}', tile {t}, word {int(moved[t][b.word[i]])} ({opcode.name}, tag {int(word['tag'])})",
+                f"operand '{RANKS[opcode][int(b.rank[i])]}' touches [{int(b.lo[i])}, {int(b.hi[i])}) of an object of "
+                f"{int(extent[thing[i]])} words or granules of {size} bytes",
+                why="the lowering wrote an operand that leaves its buffer or tensor, or that has none",
+                code="E361",
+            )
+
+    lists = _Lists()
+    host = {number[d.tensor] for d in source.inputs if d.tensor in number}
+    constant = {number[d.tensor] for d in tensors if d.kind.data == "const"}
+    cells, writers = _last_writers(source, word_of, streams, objects, moved, extent, host, constant, lists)
+    left = []
+    for d in source.outputs:
+        thing = number[d.tensor]
+        slot = Slot(name="", base=0, offset=0, row_bytes=d.row_bytes.value.data, dtype=d.dtype.data, shape=_shape(d))  # type: ignore[arg-type]
+        seen = distinct(view(cells[thing], content(slot, size))) if thing in cells else ()
+        left.append(lists.add(tuple(w for w in seen if w != NOBODY)))
+
+    flat, ends = lists.tables()
+    base = {"const": Base.CONST, "work": Base.WORK, "state": Base.STATE, "io": Base.IO}
+    space = [Buffer[a.space.upper()] for _, a in allocs]
+    out: dict[str, npt.NDArray[np.generic]] = {
+        "buffers": np.array(
+            [(t, s, a.at.value.data, a.words.value.data) for (t, a), s in zip(allocs, space, strict=True)], np.int32
+        ).reshape(-1, 4),
+        "tensors": np.array(
+            [(base[d.kind.data], drams[d.tensor][1], _tensor_bytes(d)) for d in tensors], np.int64
+        ).reshape(-1, 3),
+        "names": np.frombuffer(json.dumps([d.sym_name.data for d in tensors]).encode(), np.uint8),
+        "lists": flat,
+        "ends": ends,
+        "outputs": np.array(left, np.int32),
+    }
+    for t, (b, thing) in enumerate(zip(streams, objects, strict=True)):
+        masks = np.zeros(len(final[t]), np.uint16)
+        start = sum(map(len, final[:t]))
+        np.bitwise_or.at(masks, moved[t][b.word] - start, (1 << b.rank).astype(np.uint16))
+        out |= {f"{t}/masks": masks, f"{t}/objects": _small(thing), f"{t}/writers": _small(writers[t])}
+    return {f"verify/{entry}/{k}": v for k, v in out.items()}
+
+
+def _small(x: Ints) -> npt.NDArray[np.generic]:
+    """The same numbers in the narrowest unsigned type."""
+    top = int(x.max(initial=0))
+    return x.astype(np.uint8 if top < 1 << 8 else np.uint16 if top < 1 << 16 else np.uint32)
+
+
+def _shape(d: DramOp) -> tuple[int, int, int]:
+    b, t, c = (int(x) for x in d.shape.get_values())
+    return b, t, c
+
+
+def _tensor_bytes(d: DramOp) -> int:
+    b, t, _ = _shape(d)
+    return b * t * int(d.row_bytes.value.data)
+
+
+def _objects(
+    source: Source, word_of: Mapping[Operation, tuple[int, int]], number: Mapping[SSAValue, int], streams: list[Boxes]
+) -> list[Ints]:
+    """The object of each operand; -1, the last one, of size zero, where the operation names none."""
+    ranks = 16
+    found = [np.full(len(w) * ranks, -1, np.int64) for w in source.words]
+    for op, (tile, index) in word_of.items():
+        assert isinstance(op, Instruction)
+        names = RANKS[op.OPCODE]
+        for role, value in zip(op.roles.data, op.operands, strict=True):
+            name = _ROLES[op.OPCODE].get(role, role)
+            for rank, other in enumerate(names):
+                if other == name or other == f"{name}, last tile":
+                    found[tile][index * ranks + rank] = number[value]
+    return [f[b.word * ranks + b.rank] for f, b in zip(found, streams, strict=True)]
+
+
+def _last_writers(
+    source: Source,
+    word_of: Mapping[Operation, tuple[int, int]],
+    streams: list[Boxes],
+    objects: list[Ints],
+    moved: list[Ints],
+    extent: Ints,
+    host: set[int],
+    constant: set[int],
+    lists: _Lists,
+) -> tuple[dict[int, Cells], list[Ints]]:
+    """Execute in written order: the cells of each object as they are left, and the list of each operand."""
+    where = [places(b) for b in streams]
+    rows = [np.searchsorted(b.word, np.arange(len(w) + 1)).tolist() for b, w in zip(streams, source.words, strict=True)]
+    read, write = [b.read.tolist() for b in streams], [b.write.tolist() for b in streams]
+    things = [o.tolist() for o in objects]
+    numbers = [m.tolist() for m in moved]
+    writers = [np.zeros(len(b), np.int64) for b in streams]
+    cells: dict[int, Cells] = {}
+    for op in source.written:
+        if op not in word_of:
+            continue
+        tile, index = word_of[op]
+        me = numbers[tile][index]
+        own = range(rows[tile][index], rows[tile][index + 1])
+        for i in own:
+            thing = things[tile][i]
+            if thing in constant:
+                continue
+            if thing not in cells:
+                cells[thing] = np.full(int(extent[thing]), HOST if thing in host else NOBODY, np.int32)
+            if read[tile][i]:
+                seen = distinct(view(cells[thing], where[tile][i]))
+                far = tuple(sorted(_HOST_FAR if w == HOST else me - w for w in seen if w != NOBODY))
+                writers[tile][i] = lists.add(far)
+        for i in own:
+            if write[tile][i]:
+                view(cells[things[tile][i]], where[tile][i])[...] = me
+    return cells, writers
+
+
+def meaning(program: Program, entry: str) -> Meaning:
+    """The record of an entry as the file carries it.
+
+    Raises:
+        DpuError: E360, there is none or it does not fit the words.
+    """
+    prefix = f"verify/{entry}/"
+    table = {k.removeprefix(prefix): v for k, v in program.tables.items() if k.startswith(prefix)}
+    where = f"entry '{entry}'"
+    try:
+        flat, ends = table["lists"].tolist(), table["ends"].tolist()
+        lists = [tuple(flat[a:b]) for a, b in zip([0, *ends], ends, strict=False)]
+        names = json.loads(table["names"].tobytes())
+        tiles = []
+        for t, words in enumerate(program.words[entry]):
+            masks = table[f"{t}/masks"].astype(np.uint16)
+            objects, writers = (table[f"{t}/{k}"].astype(np.int64) for k in ("objects", "writers"))
+            operands = int(np.bitwise_count(masks).sum())
+            if len(masks) != len(words) or len(objects) != operands or len(writers) != operands:
+                raise ValueError(f"the record of tile {t} is of {len(masks)} words, the stream has {len(words)}")
+            if writers.max(initial=0) >= len(lists) or objects.max(initial=0) >= len(table["buffers"]) + len(names):
+                raise ValueError(f"the record of tile {t} names what it does not hold")
+            tiles.append(Tile(masks, objects, writers))
+        outputs = [tuple(lists[i]) for i in table["outputs"].tolist()]
+        if len(outputs) != len(program.entry(entry).outputs) or len(names) != len(table["tensors"]):
+            raise ValueError("outputs or names are missing")
+    except (KeyError, ValueError, IndexError) as e:
+        what = f"table '{prefix}{e.args[0]}' is missing" if isinstance(e, KeyError) else str(e)
+        raise DpuError(
+            where,
+            f"no record of what its operands mean ({what})",
+            why="without it nobody can tell whether a word reads the value that the compiler meant",
+            hint="compile the model again",
+            code="E360",
+        ) from e
+    return Meaning(table["buffers"].astype(np.int32), table["tensors"].astype(np.int64), names, lists, outputs, tiles)

@@ -1,0 +1,514 @@
+// See dram_model.hpp.
+
+#include "dram_model.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace dpu::dram {
+
+namespace {
+constexpr Time kLongAgo = -(Time{1} << 40);
+}
+
+Model::Model(const Config& config)
+    : config_(config),
+      ports_(static_cast<std::size_t>(config.ports)),
+      channels_(static_cast<std::size_t>(config.channels)) {
+  const auto banks = static_cast<std::size_t>(config.banks), groups = static_cast<std::size_t>(config.groups);
+  Time number = 0;
+  for (Channel& x : channels_) {
+    x.row.assign(banks, -1);
+    x.act.assign(banks, kLongAgo);
+    x.pre_ok.assign(banks, kLongAgo);
+    x.ready.assign(banks, 0);
+    x.group_act.assign(groups, kLongAgo);
+    x.group_col.assign(groups, kLongAgo);
+    x.group_write.assign(groups, kLongAgo);
+    x.acts.assign(4, kLongAgo);
+    x.cols.assign(static_cast<std::size_t>(config.window), 0);
+    x.last_act = x.last_col = x.last_read = x.last_write = kLongAgo;
+    ++number;
+    x.next_refresh = config.refresh_groups ? config.refresh_interval * number / config.channels : kNever;
+  }
+}
+
+Report Model::step(Time limit) {
+  const Time end = limit * config_.cycle;
+  while (!heap_.empty() && std::get<0>(heap_.top()) <= end) {
+    const auto [time, sequence, kind, who, note] = heap_.top();
+    heap_.pop();
+    if (kind == kIssue) {
+      if (time == ports_[static_cast<std::size_t>(who)].event) issue(static_cast<int>(who), time);
+    } else if (kind == kPick) {
+      if (time == channels_[static_cast<std::size_t>(who)].event) pick(static_cast<int>(who), time);
+    } else {
+      return {static_cast<Note>(note), up(time, config_.cycle), who};
+    }
+  }
+  return {Note::kNone, limit, 0};
+}
+
+template <class T>
+int Model::take(std::vector<T>& pool, std::vector<int>& spare) {
+  if (spare.empty()) {
+    pool.emplace_back();
+    return static_cast<int>(pool.size()) - 1;
+  }
+  const int i = spare.back();
+  spare.pop_back();
+  pool[static_cast<std::size_t>(i)] = T{};
+  return i;
+}
+
+// Ports
+
+void Model::request(Time cycle, int port, bool write, Time floor, Time address, Time inner, const Time n[3],
+                    const Time stride[3]) {
+  const Time beat = config_.beat;
+  const int id = take(transfers_, spare_transfers_);
+  Transfer& t = transfers_[static_cast<std::size_t>(id)];
+  t.floor = floor * config_.cycle;
+  t.start = cycle * config_.cycle;
+  t.write = t.opened = write;
+  t.address = address;
+  t.run = inner;
+  std::copy(n, n + 3, t.n);
+  std::copy(stride, stride + 3, t.stride);
+  for (int d = 0; d < 3; ++d) {  // runs without a gap are one
+    if (t.n[d] != 1 && t.stride[d] != t.run) break;
+    t.run *= t.n[d];
+    t.n[d] = 1;
+  }
+  bool even = address % beat == 0;
+  for (int d = 0; d < 3; ++d) even = even && (t.n[d] == 1 || t.stride[d] % beat == 0);
+  if (even) {
+    t.total = t.n[0] * t.n[1] * t.n[2] * (up(t.run, beat) * beat);
+  } else {
+    for (Time k = 0; k < t.n[2]; ++k)
+      for (Time j = 0; j < t.n[1]; ++j)
+        for (Time i = 0; i < t.n[0]; ++i) {
+          const Time a = address + i * t.stride[0] + j * t.stride[1] + k * t.stride[2];
+          t.total += up(a + t.run, beat) * beat - a / beat * beat;
+        }
+  }
+  Port& p = ports_[static_cast<std::size_t>(port)];
+  p.issuing.push_back(id);
+  p.moving.push_back(id);
+  if (!p.blocked) wake(port, std::max(t.start, p.clock));
+}
+
+void Model::open(Time cycle, int port) {
+  Port& p = ports_[static_cast<std::size_t>(port)];
+  transfers_[static_cast<std::size_t>(p.moving.front())].opened = true;
+  now_ = cycle * config_.cycle;
+  p.free = std::max(p.free, now_);
+  deliver(port);
+}
+
+void Model::submit(Time cycle, Time address, Time bytes, bool write, Time tag) {
+  const int id = take(bursts_, spare_bursts_);
+  bursts_[static_cast<std::size_t>(id)].bytes = bytes;
+  bursts_[static_cast<std::size_t>(id)].tag = tag;
+  enqueue(cycle * config_.cycle + config_.request, address, bytes, write, id, -1);
+}
+
+void Model::wake(int port, Time time) {
+  Port& p = ports_[static_cast<std::size_t>(port)];
+  if (time >= p.event) return;
+  p.event = time;
+  push(time, kIssue, port);
+}
+
+// Send the next burst of the port, if its credits allow it now.
+void Model::issue(int port, Time now) {
+  now_ = now;
+  Port& p = ports_[static_cast<std::size_t>(port)];
+  p.event = kNever;
+  if (p.issuing.empty()) return;
+  const int id = p.issuing.front();
+  Transfer& t = transfers_[static_cast<std::size_t>(id)];
+  Time address = t.address + t.at[0] * t.stride[0] + t.at[1] * t.stride[1] + t.at[2] * t.stride[2];
+  const Time end = up(address + t.run, config_.beat) * config_.beat;
+  address = address / config_.beat * config_.beat + t.offset;
+  const Time size = std::min(end, (address / config_.burst + 1) * config_.burst) - address;
+  Time time = std::max({now, p.clock, t.start});
+  while (!p.flight.empty() &&
+         (static_cast<Time>(p.flight.size()) >= config_.outstanding || p.bytes + size > config_.buffer)) {
+    const Burst& oldest = bursts_[static_cast<std::size_t>(p.flight.front())];
+    if (oldest.left) {
+      p.blocked = true;  // until its end is known
+      return;
+    }
+    time = std::max(time, oldest.end);
+    p.bytes -= oldest.bytes;
+    spare_bursts_.push_back(p.flight.front());
+    p.flight.pop_front();
+  }
+  if (time > now) {
+    wake(port, time);
+    return;
+  }
+  t.offset += size;
+  if (address + size == end) {
+    t.offset = 0;
+    int d = 0;
+    for (; d < 3; ++d) {
+      if (++t.at[d] < t.n[d]) break;
+      t.at[d] = 0;
+    }
+    t.issued = d == 3;
+  }
+  const int burst = take(bursts_, spare_bursts_);
+  bursts_[static_cast<std::size_t>(burst)].bytes = size;
+  bursts_[static_cast<std::size_t>(burst)].transfer = id;
+  p.flight.push_back(burst);
+  p.bytes += size;
+  ++t.bursts;
+  emit(port, burst, now, address, size);
+  p.clock = t.write ? std::max(now + config_.cycle, p.free) : now + config_.cycle;
+  if (t.issued) {
+    p.issuing.pop_front();
+    if (t.write) push(p.free, kNote, port, static_cast<int>(Note::kLast));
+  }
+  if (!p.issuing.empty()) wake(port, p.clock);
+}
+
+// Split a burst where it changes channel or row.
+void Model::emit(int port, int burst, Time now, Time address, Time bytes) {
+  Port& p = ports_[static_cast<std::size_t>(port)];
+  Transfer& t = transfers_[static_cast<std::size_t>(bursts_[static_cast<std::size_t>(burst)].transfer)];
+  const Time step = std::min(config_.interleave, config_.stripe * config_.page), stop = address + bytes;
+  while (address < stop) {
+    const Time end = std::min(stop, (address / step + 1) * step), n = end - address;
+    if (t.write) {  // the data follow each other through the port
+      p.free = std::max(p.free, now) + (t.moved + n) * t.floor / t.total - t.moved * t.floor / t.total;
+      t.moved += n;
+      enqueue(p.free + config_.request, address, n, true, burst, port);
+    } else {
+      enqueue(now + config_.request, address, n, false, burst, port);
+    }
+    address = end;
+  }
+}
+
+// Pass read data through the port, in order, as far as their times are known.
+void Model::deliver(int port) {
+  Port& p = ports_[static_cast<std::size_t>(port)];
+  while (!p.pieces.empty() && pieces_[static_cast<std::size_t>(p.pieces.front())].done >= 0) {
+    const int id = p.pieces.front();
+    const Piece& piece = pieces_[static_cast<std::size_t>(id)];
+    const int transfer = p.moving.front();
+    Transfer& t = transfers_[static_cast<std::size_t>(transfer)];
+    if (!t.opened) {
+      if (!t.announced) {
+        t.announced = true;
+        push(std::max(piece.done, p.free), kNote, port, static_cast<int>(Note::kFirst));
+      }
+      return;
+    }
+    p.free = std::max(p.free, piece.done);
+    p.free += (t.moved + piece.bytes) * t.floor / t.total - t.moved * t.floor / t.total;
+    t.moved += piece.bytes;
+    p.pieces.pop_front();
+    spare_pieces_.push_back(id);
+    Burst& burst = bursts_[static_cast<std::size_t>(piece.burst)];
+    if (--burst.left == 0) {
+      burst.end = p.free;
+      if (p.blocked) {
+        p.blocked = false;
+        wake(port, now_);
+      }
+    }
+    if (t.moved == t.total) {
+      push(p.free, kNote, port, static_cast<int>(Note::kLast));
+      p.moving.pop_front();
+      spare_transfers_.push_back(transfer);
+    }
+  }
+}
+
+void Model::served(int id, Time done) {
+  Piece& piece = pieces_[static_cast<std::size_t>(id)];
+  const int port = piece.port;
+  if (port >= 0 && !piece.write) {
+    piece.done = done + config_.response;
+    deliver(port);
+    return;
+  }
+  const int burst_id = piece.burst;
+  spare_pieces_.push_back(id);
+  Burst& burst = bursts_[static_cast<std::size_t>(burst_id)];
+  burst.end = std::max(burst.end, done + config_.response);
+  if (--burst.left) return;
+  if (port < 0) {
+    push(burst.end, kNote, burst.tag, static_cast<int>(Note::kDone));
+    spare_bursts_.push_back(burst_id);
+    return;
+  }
+  Port& p = ports_[static_cast<std::size_t>(port)];
+  Transfer& t = transfers_[static_cast<std::size_t>(burst.transfer)];
+  --t.bursts;
+  t.end = std::max(t.end, burst.end);
+  if (p.blocked) {
+    p.blocked = false;
+    wake(port, now_);
+  }
+  while (!p.moving.empty()) {
+    const Transfer& oldest = transfers_[static_cast<std::size_t>(p.moving.front())];
+    if (!oldest.issued || oldest.bursts) return;
+    p.response = std::max(p.response, oldest.end);
+    spare_transfers_.push_back(p.moving.front());
+    p.moving.pop_front();
+    push(p.response, kNote, port, static_cast<int>(Note::kResponse));
+  }
+}
+
+// Channels
+
+// Give the parts of [address, address + bytes) to their channels.
+void Model::enqueue(Time arrival, Time address, Time bytes, bool write, int burst, int port) {
+  const Config& c = config_;
+  const Time step = std::min(c.interleave, c.stripe * c.page), stop = address + bytes;
+  while (address < stop) {
+    const Time end = std::min(stop, (address / step + 1) * step);
+    const int id = take(pieces_, spare_pieces_);
+    Piece& piece = pieces_[static_cast<std::size_t>(id)];
+    piece.arrival = arrival;
+    piece.bytes = end - address;
+    piece.write = write;
+    piece.burst = burst;
+    piece.port = port;
+    const Time block = address / c.interleave, above = block / c.channels;
+    Time number = block % c.channels;
+    if (c.channel_hash && c.channels > 1)
+      for (Time x = above; x; x /= c.channels) number ^= x % c.channels;
+    const Time local = above * c.interleave + address % c.interleave, first = local / c.access;
+    piece.first = first % c.stripe;
+    piece.count = up(local + piece.bytes, c.access) - first;
+    const Time page = local / (c.stripe * c.page), banks = c.banks / c.stripe;
+    Time bank;
+    if (c.bank_major) {
+      piece.row = page % c.rows;
+      bank = page / c.rows % banks;
+    } else {
+      piece.row = page / banks;
+      bank = page % banks;
+    }
+    if (c.bank_xor) bank ^= piece.row % banks;
+    piece.bank = bank * c.stripe;
+    ++bursts_[static_cast<std::size_t>(burst)].left;
+    if (port >= 0 && !write) ports_[static_cast<std::size_t>(port)].pieces.push_back(id);
+    Channel& x = channels_[static_cast<std::size_t>(number)];
+    std::deque<int>& queue = x.queue[write];
+    auto at = queue.end();
+    while (at != queue.begin() && pieces_[static_cast<std::size_t>(*(at - 1))].arrival > arrival) --at;
+    queue.insert(at, id);
+    schedule(static_cast<int>(number), std::max(arrival, x.cols[x.col_at] * c.tick));
+    address = end;
+  }
+}
+
+void Model::schedule(int channel, Time time) {
+  Channel& x = channels_[static_cast<std::size_t>(channel)];
+  if (time >= x.event) return;
+  x.event = time;
+  push(time, kPick, channel);
+}
+
+// Take the next piece into the window, serve it, and look when the next one may follow.
+void Model::pick(int channel, Time now) {
+  now_ = now;
+  Channel& x = channels_[static_cast<std::size_t>(channel)];
+  x.event = kNever;
+  bool have[2];
+  for (int way = 0; way < 2; ++way)
+    have[way] = !x.queue[way].empty() && pieces_[static_cast<std::size_t>(x.queue[way].front())].arrival <= now;
+  bool way = x.write;
+  if (!have[way] || (x.run >= config_.batch && have[!way])) way = !way;
+  if (have[way]) {
+    if (way != x.write) {
+      x.write = way;
+      x.run = 0;
+      ++x.counters.turns;
+    }
+    ++x.run;
+    std::deque<int>& queue = x.queue[way];
+    std::size_t at = 0;
+    Piece& oldest = pieces_[static_cast<std::size_t>(queue.front())];
+    if (oldest.skipped < config_.batch) {
+      const std::size_t depth = std::min(static_cast<std::size_t>(config_.reorder), queue.size());
+      for (std::size_t i = 0; i < depth; ++i) {
+        const Piece& p = pieces_[static_cast<std::size_t>(queue[i])];
+        if (p.arrival > now) break;
+        if (hit(x, p)) {
+          at = i;
+          break;
+        }
+      }
+    }
+    if (at) ++oldest.skipped;
+    const int id = queue[at];
+    queue.erase(queue.begin() + static_cast<std::ptrdiff_t>(at));
+    served(id, serve(x, pieces_[static_cast<std::size_t>(id)], up(now, config_.tick)) * config_.tick);
+  }
+  Time first = kNever;
+  for (const std::deque<int>& queue : x.queue)
+    if (!queue.empty()) first = std::min(first, pieces_[static_cast<std::size_t>(queue.front())].arrival);
+  if (first < kNever) schedule(channel, std::max({now, first, x.cols[x.col_at] * config_.tick}));
+}
+
+bool Model::hit(const Channel& x, const Piece& piece) const {
+  const Time k = config_.stripe;
+  for (Time j = 0; j < std::min(k, piece.count); ++j)
+    if (x.row[static_cast<std::size_t>(piece.bank + (piece.first + j) % k)] != piece.row) return false;
+  return true;
+}
+
+// All refreshes that are due by clock `at`, the banks behind `bank` first.
+void Model::refresh(Channel& x, Time at, Time bank) {
+  const Config& c = config_;
+  const Time around = c.refresh_groups * c.refresh_interval;
+  const auto all = static_cast<std::size_t>(c.banks);
+  if (at - x.next_refresh >= 2 * around) {  // an idle channel: whole rounds went by unseen
+    const Time rounds = (at - x.next_refresh) / around - 1;
+    x.next_refresh += rounds * around;
+    x.counters.refreshes += rounds * c.refresh_groups;
+    for (std::size_t b = 0; b < all; ++b) {
+      if (x.row[b] < 0) continue;
+      x.row[b] = -1;
+      x.ready[b] = std::max(x.ready[b], x.pre_ok[b] + c.rp);
+    }
+  }
+  const std::size_t groups = static_cast<std::size_t>(c.refresh_groups), size = all / groups;
+  while (x.next_refresh <= at) {
+    std::size_t group = static_cast<std::size_t>(bank) / size;
+    for (std::size_t i = 0; i < groups; ++i) {
+      group = (group ? group : groups) - 1;
+      if (!(x.refreshed >> group & 1)) break;
+    }
+    x.refreshed |= std::uint64_t{1} << group;
+    if (x.refreshed == ~std::uint64_t{0} >> (64 - groups)) x.refreshed = 0;
+    Time start = x.next_refresh;
+    const std::size_t from = group * size, to = from + size;
+    for (std::size_t b = from; b < to; ++b)
+      start = std::max(start, x.row[b] >= 0 ? std::max(x.next_refresh, x.pre_ok[b]) + c.rp : x.ready[b]);
+    for (std::size_t b = from; b < to; ++b) {
+      x.row[b] = -1;
+      x.ready[b] = start + c.rfc;
+    }
+    x.next_refresh += c.refresh_interval;
+    ++x.counters.refreshes;
+  }
+}
+
+// Commands of one piece from clock `now` on; the clock after its last data.
+Time Model::serve(Channel& x, const Piece& piece, Time now) {
+  const Config& c = config_;
+  const Time at = std::max(now, x.last_col + c.ccd_s);
+  if (x.next_refresh <= at) refresh(x, at, piece.bank);
+  const bool write = piece.write;
+  const Time k = c.stripe, step = k > 1 ? c.ccd_s : c.ccd_l, banks = std::min(k, piece.count);
+  const Time rcd = write ? c.rcd_write : c.rcd_read, tail = c.wl + c.bl;
+  Time free = at, begin = at, wait = 0;
+  for (Time j = 0; j < banks; ++j) {
+    const auto b = static_cast<std::size_t>(piece.bank + (piece.first + j) % k);
+    const std::size_t g = b % static_cast<std::size_t>(c.groups);
+    if (x.row[b] != piece.row) {
+      Time act;
+      if (x.row[b] >= 0) {
+        act = std::max(now, x.pre_ok[b]) + c.rp;
+        ++x.counters.conflicts;
+      } else {
+        act = std::max(now, x.ready[b]);
+        wait = std::max(wait, x.ready[b] - at);
+        ++x.counters.misses;
+      }
+      act = std::max({act, x.act[b] + c.rc, x.last_act + c.rrd_s, x.group_act[g] + c.rrd_l, x.acts[x.act_at] + c.faw});
+      x.row[b] = piece.row;
+      x.act[b] = x.last_act = x.group_act[g] = x.acts[x.act_at] = act;
+      x.act_at = (x.act_at + 1) % 4;
+      x.pre_ok[b] = act + c.ras;
+      --x.counters.hits;
+    }
+    free = std::max({free, x.act[b] + rcd - j * step, x.group_col[g] + c.ccd_l - j * step});
+    if (!write) begin = std::max(begin, x.group_write[g] + tail + c.wtr_l - j * step);
+  }
+  begin = std::max(begin, write ? x.last_read + c.rtw : x.last_write + tail + c.wtr_s);
+  if (begin > free) {
+    x.counters.turnaround += begin - free;
+    free = begin;
+  }
+  x.counters.refresh_wait += wait;
+  x.counters.hits += piece.count;
+  const Time last = free + (piece.count - 1) * step, recover = write ? tail + c.wr : c.rtp;
+  for (Time j = 0; j < banks; ++j) {
+    const auto b = static_cast<std::size_t>(piece.bank + (piece.first + j) % k);
+    const std::size_t g = b % static_cast<std::size_t>(c.groups);
+    const Time col = free + (j + (piece.count - 1 - j) / k * k) * step;
+    x.group_col[g] = col;
+    if (write) x.group_write[g] = col;
+    x.pre_ok[b] = std::max(x.pre_ok[b], col + recover);
+  }
+  x.last_col = last;
+  (write ? x.last_write : x.last_read) = last;
+  x.cols[x.col_at] = last;
+  x.col_at = (x.col_at + 1) % static_cast<std::size_t>(c.window);
+  (write ? x.counters.bytes_written : x.counters.bytes_read) += piece.bytes;
+  const Time done = last + (write ? c.wl : c.rl) + c.bl;
+  x.counters.last = std::max(x.counters.last, done);
+  return done;
+}
+
+}  // namespace dpu::dram
+
+using dpu::dram::Model;
+
+extern "C" {
+
+void* dpu_dram_new(const std::int64_t* config, std::int64_t fields) {
+  if (fields != static_cast<std::int64_t>(dpu::dram::kFields)) return nullptr;
+  dpu::dram::Config c;
+  std::memcpy(&c, config, sizeof(c));
+  return new Model(c);
+}
+
+void dpu_dram_free(void* model) { delete static_cast<Model*>(model); }
+
+std::int64_t dpu_dram_request(void* model, std::int64_t cycle, std::int64_t port, std::int64_t write,
+                              std::int64_t floor, std::int64_t address, std::int64_t inner, std::int64_t n1,
+                              std::int64_t n2, std::int64_t n3, std::int64_t s1, std::int64_t s2, std::int64_t s3) {
+  const std::int64_t n[3] = {n1, n2, n3}, stride[3] = {s1, s2, s3};
+  Model& m = *static_cast<Model*>(model);
+  m.request(cycle, static_cast<int>(port), write != 0, floor, address, inner, n, stride);
+  return m.due();
+}
+
+std::int64_t dpu_dram_open(void* model, std::int64_t cycle, std::int64_t port) {
+  Model& m = *static_cast<Model*>(model);
+  m.open(cycle, static_cast<int>(port));
+  return m.due();
+}
+
+std::int64_t dpu_dram_submit(void* model, std::int64_t cycle, std::int64_t address, std::int64_t bytes,
+                             std::int64_t write, std::int64_t tag) {
+  Model& m = *static_cast<Model*>(model);
+  m.submit(cycle, address, bytes, write != 0, tag);
+  return m.due();
+}
+
+std::int64_t dpu_dram_step(void* model, std::int64_t limit, std::int64_t* out) {
+  Model& m = *static_cast<Model*>(model);
+  const dpu::dram::Report r = m.step(limit);
+  out[0] = static_cast<std::int64_t>(r.note);
+  out[1] = r.cycle;
+  out[2] = r.who;
+  return m.due();
+}
+
+void dpu_dram_counters(void* model, std::int64_t channel, std::int64_t* out) {
+  const dpu::dram::Counters c = static_cast<Model*>(model)->counters(static_cast<int>(channel));
+  std::memcpy(out, &c, sizeof(c));
+}
+
+}
