@@ -118,7 +118,11 @@ def measure(say: Progress = lambda _: None) -> Exporters:
         nodes = len(ir.load(path).graph)
         rows.append(
             ExporterRow(
-                exporter=exporter, part=part, nodes=nodes, operations=operations(model[0]), differences=tuple(differences)
+                exporter=exporter,
+                part=part,
+                nodes=nodes,
+                operations=operations(model[0]),
+                differences=tuple(differences),
             )
         )
 
@@ -177,7 +181,7 @@ def committed(path: Path, part: str) -> Model:
     component = "vae" if part == "vae_decoder" else part
     for value in ir.load(path).graph.initializers.values():
         tensor, source = value.const_value, f"{part}::{value.name}"
-        if isinstance(tensor, ir.ExternalTensor):
+        if isinstance(tensor, ir.ExternalTensor) and source in store:
             shape, recipe = store.entry(source).shape, str(tensor.doc_string)
 
             def read(recipe: str = recipe) -> npt.NDArray[Any]:

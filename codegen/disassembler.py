@@ -97,7 +97,8 @@ def disassemble_program(
     """Lines of a program: a header, then the streams of all or the chosen entries and tiles.
 
     Words are kept if they belong to `tag`, to a graph operation or ONNX node whose name matches the regular expression
-    `operation`, to `engine`, and lie in `words`. Without these filters the text assembles to the same words.
+    `operation`, to `engine`, and lie in `words`; entries and tiles that have none are left out. Without these filters
+    the text assembles to the same words.
     """
     yield f"# arch {program.arch.name}, digest {program.arch.digest}"
     for e in program.entries:
@@ -114,8 +115,11 @@ def disassemble_program(
             kept = np.zeros_like(wanted)
             kept[hit] = True
             wanted &= kept
-        yield ""
-        yield f".entry {e.name}"
+        filtered = not (tag is None and operation is None and engine is None and words is None)
+        header = ["", f".entry {e.name}"]
+        if not filtered:
+            yield from header
+            header = []
         for t, stream in enumerate(program.words[e.name]):
             if tile is not None and t != tile:
                 continue
@@ -124,6 +128,10 @@ def disassemble_program(
                 keep &= np.isin(stream["opcode"], [int(o) for o, x in ENGINE_OF.items() if x == engine])
             if words is not None:
                 keep &= np.isin(np.arange(len(stream)), words)
+            if filtered and not keep.any():
+                continue
+            yield from header
+            header = []
             yield f".tile {t}"
             for i in np.flatnonzero(keep).tolist():
                 yield f"{i:04d} {disassemble_word(stream[i], names)}"

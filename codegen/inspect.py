@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from typing import Any
 
 import numpy as np
@@ -72,11 +73,49 @@ def _size(n: int) -> str:
 
 
 def _slots(title: str, slots: list[dict[str, Any]]) -> list[str]:
-    return [
+    """One line a tensor; those that stay on the device between entries are many and share one."""
+    state = [s for s in slots if s["base"] == Base.STATE.name]
+    if len(state) > 2:
+        slots = [s for s in slots if s not in state]
+    else:
+        state = []
+    lines = [
         f"  {title:8}{s['name']}: {'x'.join(map(str, s['shape']))} {s['dtype']} {s['layout']}, "
         f"{s['base']} + {s['offset']:#x}, {_size(s['bytes'])}"
         for s in slots
     ]
+    if state:
+        first, last = state[0]["name"], state[-1]["name"]
+        size = _size(sum(s["bytes"] for s in state))
+        lines.append(f"  {title:8}{len(state)} tensors in STATE, {size}: {first} ... {last} (--json has all)")
+    return lines
+
+
+_FOR_PROGRAMS = ("segments",)  # facts that "on the host" says in words
+
+
+def _fact(name: str, value: str) -> str:
+    return f"{name:13}{value}"
+
+
+def _value(value: object) -> str:
+    return ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else str(value)
+
+
+def _tables(tables: dict[str, dict[str, Any]]) -> list[str]:
+    """One line a table, or one for all that share the first part of their names."""
+    groups: dict[str, list[str]] = {}
+    for name in tables:
+        groups.setdefault(name.partition("/")[0], []).append(name)
+    lines = []
+    for group, names in groups.items():
+        if len(names) == 1:
+            t = tables[names[0]]
+            lines.append(f"  {names[0]}: {t['dtype']} {t['shape']}")
+        else:
+            size = sum(math.prod(tables[n]["shape"]) * np.dtype(tables[n]["dtype"]).itemsize for n in names)
+            lines.append(f"  {group}/...: {len(names)} arrays, {_size(size)}")
+    return lines
 
 
 def inspect(program: Program, as_json: bool = False) -> str:
@@ -85,20 +124,20 @@ def inspect(program: Program, as_json: bool = False) -> str:
     if as_json:
         return json.dumps(facts, indent=2)
     arch = facts["arch"]
-    out = [f"arch      {arch['name']} (digest {arch['digest']}), {arch['tiles']} tile{'s' * (arch['tiles'] > 1)}"]
-    out += [f"{k:10}{v}" for k, v in facts["info"].items()]
-    out.append(f"constants {_size(facts['constants_bytes'])}")
-    out += [f"region    {name:8}{_size(n)}" for name, n in facts["regions"].items()]
+    out = [_fact("arch", f"{arch['name']} (digest {arch['digest']}), {arch['tiles']} tile{'s' * (arch['tiles'] > 1)}")]
+    out += [_fact(k, _value(v)) for k, v in facts["info"].items() if k not in _FOR_PROGRAMS]
+    out.append(_fact("constants", _size(facts["constants_bytes"])))
+    out += [_fact("region", f"{name:8}{_size(n)}") for name, n in facts["regions"].items()]
     for e in facts["entries"]:
         once = ", once an image" if e["once"] else ""
         out += ["", f"entry '{e['name']}' (digest {e['digest']}){once}"]
         out.append(
-            f"  {e['words']} words, {_size(e['word_bytes'])}; {e['operations']} graph operations, {e['macs']} MACs"
+            f"  {e['words']:,} words, {_size(e['word_bytes'])}; {e['operations']} graph operations, {e['macs']:,} MACs"
         )
         out += _slots("input", e["inputs"]) + _slots("output", e["outputs"])
         for t, tile in enumerate(e["tiles"]):
-            engines = ", ".join(f"{n} {name}" for name, n in tile["engines"].items() if n)
-            out.append(f"  tile {t}: {tile['words']} words ({engines})")
+            engines = ", ".join(f"{n:,} {name}" for name, n in tile["engines"].items() if n)
+            out.append(f"  tile {t}: {tile['words']:,} words ({engines})")
     if facts["host_segments"]:
         out += ["", "on the host:"]
         out += [
@@ -106,8 +145,7 @@ def inspect(program: Program, as_json: bool = False) -> str:
             for s in facts["host_segments"]
         ]
     if facts["tables"]:
-        out += ["", "tables:"]
-        out += [f"  {n}: {t['dtype']} {t['shape']}" for n, t in facts["tables"].items()]
+        out += ["", "tables:", *_tables(facts["tables"])]
     if facts["files"]:
         out += ["", "files:"]
         out += [f"  {n}: {_size(size)}" for n, size in facts["files"].items()]

@@ -112,18 +112,24 @@ def _pick_of(pick: GatherOp | GatherNdOp) -> tuple[SSAValue, BlockArgument, int 
     Written as GatherND at (sample, place), or as Gather of the rows of all samples at `sample * tokens + place`.
     """
     samples = shape_of(pick.indices)[0]
-    x = pick.x
+    x, step = pick.x, 1
     if isinstance(pick, GatherNdOp):
-        parts, step = list(pick.indices.owner.xs) if isinstance(pick.indices.owner, ConcatOp) else [], 1
-    else:
-        if not isinstance(x.owner, ReshapeOp) or not isinstance(pick.indices.owner, AddOp):
-            return None
-        x, parts = x.owner.x, sorted(pick.indices.owner.operands, key=lambda v: not isinstance(v.owner, ConstantOp))
-        step = shape_of(x)[1]
-    if len(parts) != 2 or len(shape_of(x)) != 3 or not isinstance(rows := parts[0].owner, ConstantOp):
+        parts = list(pick.indices.owner.xs) if isinstance(pick.indices.owner, ConcatOp) else []
+    elif not isinstance(x.owner, ReshapeOp):
         return None
-    found = _place_of(_through(parts[1]).owner)
-    if found is None or rows.floats() != [float(i * step) for i in range(samples)]:
+    else:
+        x = x.owner.x
+        step = shape_of(x)[1]
+        if isinstance(pick.indices.owner, AddOp):
+            parts = sorted(pick.indices.owner.operands, key=lambda v: not isinstance(v.owner, ConstantOp))
+        else:
+            parts = [pick.indices] if samples == 1 else []  # adding zero to the only place was left out
+    if len(shape_of(x)) != 3 or not parts:
+        return None
+    *rows, place = parts
+    found = _place_of(_through(place).owner)
+    expected = [float(i * step) for i in range(samples)]
+    if found is None or any(not isinstance(r.owner, ConstantOp) or r.owner.floats() != expected for r in rows):
         return None
     return x, *found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
@@ -115,6 +116,32 @@ Cycles of the tile clock, bytes of DRAM payload.</p>
 else by the busiest of MXU, VPU and memory there. Click a heading to sort.</p>
 <table class="sort"><thead><tr>{head}</tr></thead><tbody>{"".join(_row(r) for r in report.rows)}</tbody></table>
 <h2>Not modelled</h2><ul>{missing}</ul>
+<script>{_SCRIPT}</script></body></html>
+"""
+
+
+def index_html(reports: Sequence[Report]) -> str:
+    """A page that leads to the reports of a program's entry points, each in a folder with its name."""
+    head = "".join(
+        f"<th{' class=text' if c == 'entry' else ''}>{c}</th>"
+        for c in ("entry", "cycles", "ms", "utilisation, executed MACs", "DRAM bytes", "words")
+    )
+    rows = "".join(
+        f'<tr><td class="text"><a href="{escape(r.entry)}/report.html">{escape(r.entry)}</a></td>'
+        + _number(r.cycles)
+        + _number(r.seconds, f"{1e3 * r.seconds:.3f}")
+        + _number(r.executed_utilisation, f"{100 * r.executed_utilisation:.1f} %")
+        + _number(r.bytes_read + r.bytes_written)
+        + _number(r.words)
+        + "</tr>"
+        for r in reports
+    )
+    title = escape(f"Entry points on {reports[0].arch}" if reports else "No entry point was timed")
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style></head><body>
+<h1>{title}</h1>
+<p>One run of each. Provenance: <b>simulated</b>.</p>
+<table class="sort"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>
 <script>{_SCRIPT}</script></body></html>
 """
 

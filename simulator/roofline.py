@@ -32,6 +32,8 @@ def roofline_svg(report: Report) -> str:
         axes.plot([low, knee, high], [attainable(report, x) for x in (low, knee, high)], color="black", linewidth=1)
         for bound, colour in COLOURS.items():
             mine = [p for p in points if p.bound == bound]
+            if not mine:
+                continue
             axes.scatter(
                 [p.intensity for p in mine],
                 [p.executed_macs / p.span for p in mine],
@@ -42,11 +44,20 @@ def roofline_svg(report: Report) -> str:
             )
         axes.set_xscale("log")
         axes.set_yscale("log")
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.yaxis.set_minor_formatter(lambda value, _: f"{value:g}" if f"{value:g}"[0] in "25" else "")
+        peak, rate = report.peak_macs_per_cycle, report.dram_bytes_per_cycle
+        axes.annotate(f"peak: {peak:,} MACs a cycle", (high, peak), (0, 4), textcoords="offset points", ha="right")
+        axes.annotate(
+            f"DRAM: {rate:g} bytes a cycle", (low, attainable(report, low)), (8, 0), textcoords="offset points"
+        )
         axes.set_xlabel("executed MACs a DRAM byte")
         axes.set_ylabel("executed MACs a cycle, all tiles")
         axes.set_title(f"{report.entry} on {report.arch} (simulated)")
         axes.grid(True, which="major", linewidth=0.3)
-        axes.legend(title="bound by", loc="lower right")
+        if points:
+            axes.legend(title="bound by", loc="lower right")
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", metadata={"Date": None}, bbox_inches="tight")
     text = buffer.getvalue()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ...runtime.cli.common import new_app, run_app
+from ...runtime.cli.common import check_output, new_app, run_app
 
 app = new_app("Measure against a peer or a bound, in one run, and print the ratio.")
 
@@ -39,6 +40,26 @@ def blocks(
     from ..blocks import measure, text
 
     typer.echo(text(measure([a.strip() for a in arch.split(",")])))
+
+
+@app.command()
+def exporters(
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Also write the table as JSON.")] = None,
+) -> None:
+    """Does every exporter's file become the same canonical graph? Exports the tiny model several times: minutes.
+
+    \b
+    Examples:
+      dpubench exporters
+      dpubench exporters -o results/exporters.json
+    """
+    from ..exporters import measure
+
+    check_output(output)
+    found = measure(lambda exporter: typer.echo(f"{exporter} ...", err=True))
+    if output is not None:
+        found.save(output)
+    typer.echo(found.text())
 
 
 def main() -> None:

@@ -15,10 +15,13 @@ def opt(
 ) -> None:
     """What do these passes make of this module?
 
+    `dpuc import` and --dump-passes write modules, `dpuc passes` names the passes. ONNX nodes are printed if MODULE has
+    them.
+
     \b
     Examples:
-      dpuc opt --passes canonicalise tests/passes/linear.mlir
-      dpuc opt --passes canonicalise,fuse-silu in.mlir -o out.mlir
+      dpuc opt --passes merge-duplicates tests/filecheck/passes/merge_duplicates.mlir
+      dpuc opt --passes recognise-activation,canonicalise,fuse-epilogue out/unet.mlir -o out/fused.mlir
     """
     from ..texts import optimise
     from .common import check_output

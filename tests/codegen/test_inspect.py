@@ -40,8 +40,8 @@ def test_summary() -> None:
 def test_text() -> None:
     text = inspect(program())
     for line in (
-        "constants 3.0 MiB",
-        "precision w8a8",
+        "constants    3.0 MiB",
+        "precision    w8a8",
         "  4 words, 256 B; 1 graph operations, 10 MACs",
         "  input   sample: 2x4x8 f16 BTC, IO + 0x40, 512 B",
         "  tile 0: 4 words (1 LOAD, 2 MXU, 1 CTRL)",

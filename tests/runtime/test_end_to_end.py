@@ -41,11 +41,11 @@ def test_every_forward_is_close_to_float32(summary: Summary) -> None:
 
 
 def test_the_summary_keeps_device_time_and_computer_time_apart(summary: Summary) -> None:
-    steps = 2 * 2  # the comparison makes the image twice
-    assert summary.counters.runs == steps * 2 + 2  # time and unet in each step, context once an image
-    assert summary.counters.cycles == 2 * summary.cycles["context"] + steps * (
-        summary.cycles["time"] + summary.cycles["unet"]
+    # The comparison makes the image twice, and each image encodes its text and decodes its latent.
+    assert summary.runs == {"time": 2, "unet": 2} | dict.fromkeys(
+        ("context", "text_encoder", "text_encoder_2", "vae_decoder"), 1
     )
+    assert summary.counters.runs == 2 * sum(summary.runs.values())
     assert 2 * summary.image_cycles == summary.counters.cycles  # the second image is not part of the first
     text = summary.text()
     assert "simulated, uncalibrated" in text
@@ -57,7 +57,7 @@ def test_trace_and_report_are_written(summary: Summary, program: Path) -> None:
     events = json.loads((program.parent / "trace.json").read_text())["traceEvents"]
     names = {e["name"] for e in events if e["ph"] == "X"}
     assert any("/conv_in/" in n for n in names)
-    assert {p.name for p in (program.parent / "report").iterdir()} == {"context", "time", "unet"}
+    assert {p.name for p in (program.parent / "report").iterdir()} == set(summary.runs)
     report = json.loads((program.parent / "report" / "unet" / "report.json").read_text())
     assert report["cycles"] == summary.cycles["unet"]
 

@@ -47,7 +47,8 @@ def main(tools: Path) -> None:
             source = work / "optimum" / part / "model.onnx"
             fixed = [f"{n}:{','.join(map(str, s))}" for n, s in FIXED[part].items()]
             made = {"optimum": source} | {
-                set_: work / f"{set_}-{part}.onnx" for set_ in ("onnxslim", "onnxsim", "onnxslim_fixed", "onnxsim_fixed")
+                set_: work / f"{set_}-{part}.onnx"
+                for set_ in ("onnxslim", "onnxsim", "onnxslim_fixed", "onnxsim_fixed")
             }
             run(tools / "onnxslim", source, made["onnxslim"])
             run(tools / "onnxsim", source, made["onnxsim"])
