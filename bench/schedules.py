@@ -120,7 +120,7 @@ class Schedule:
         self.tokens = [[0] * SEMAPHORES for _ in range(n)]
         self.remote = [[0] * n for _ in range(n)]
         self.next = [0] * n
-        depth, overlap = int(self.rng.choice([1, 2, 8, 64])), int(self.rng.integers(1, 4))
+        depth, overlap = int(self.rng.choice([1, 2, 8, 64])), int(self.rng.choice([1, 2, 4, 4]))
         self.engines = [
             {e: _Engine(depth, overlap, float(self.rng.choice([0.05, 0.3, 1.0]))) for e in Engine if e != Engine.CTRL}
             for _ in range(n)
@@ -149,7 +149,7 @@ class Schedule:
                 moved |= not end_first and self._end(t, e)
             if not moved:
                 # Slow engines were left out above: try everything once before calling it stuck.
-                moved = any([self._dispatch(t) | self._start(t, e) | self._end(t, e) for t, e in sites])
+                moved = sum(self._dispatch(t) | self._start(t, e) | self._end(t, e) for t, e in sites) > 0
             if not moved:
                 break
         left = sum(len(w) - at for w, at in zip(self.p.words, self.next, strict=True))

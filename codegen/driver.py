@@ -17,6 +17,7 @@ from ..files import sha256
 from ..frontend.host_files import host_files
 from ..frontend.importer import import_onnx
 from ..frontend.onnx_load import read as read_onnx
+from ..frontend.onnx_load import weights_digest
 from ..frontend.part_shapes import part_shapes
 from ..frontend.pipeline_folder import read_json
 from ..frontend.weights import WeightStore
@@ -33,7 +34,6 @@ from ..passes.pipeline import FLOAT_PIPELINE, PassRecord, run_passes, write_summ
 from ..passes.plan_scratchpad import plan_module
 from ..passes.quantise import DERIVED, Derived, Statistics, fetcher, quantise
 from ..passes.stage import Stage
-from .dpufile import save
 from .emit import Emitted, HostInputs, Lowered, assemble
 from .verify.verify import verify_program
 
@@ -64,11 +64,12 @@ class Compiled:
 
     @property
     def program(self) -> Program:
+        """The program with its constants in memory, or mapped if it was written."""
         return self.emitted.program
 
     def summary(self) -> str:
         """What was compiled, in a few lines."""
-        p = self.program
+        p = self.emitted.bare
         lines = [f"{'entry':<10} {'ops':>5} {'GMAC':>9} {'words a tile':>14}"]
         for e in p.entries:
             gmacs = sum(s.macs for s in e.sources) / 1e9
@@ -153,7 +154,7 @@ def _join(fronts: Sequence[Front], arch: Arch) -> Compiled:
     """One program of several models."""
     host = {f"{entry.name}/{name}": layout for f in fronts for entry, _ in f.lowered for name, layout in f.host.items()}
     emitted = assemble([pair for f in fronts for pair in f.lowered], arch, {}, host)
-    program = emitted.program
+    program = emitted.bare
     verify_program(program)
     program.host_segments = [_segment(f.part, s) for f in fronts for s in f.segments]
     program.info["segments"] = {f.part: f.segments for f in fronts if f.segments}
@@ -179,7 +180,7 @@ def compile_onnx(
         DpuError: see `lower_onnx`, `assemble`.
     """
     compiled = _join([lower_onnx(onnx, part, arch, shapes, statistics, dump_dir)], arch)
-    compiled.program.info.update({"part": part, "precision": "w8a8", "model_sha256": sha256(onnx)})
+    compiled.emitted.bare.info.update({"part": part, "precision": "w8a8", "model_sha256": sha256(onnx)})
     return compiled
 
 
@@ -231,7 +232,7 @@ def compile_folder(
         dumps = dump_dir / part if dump_dir is not None else None
         fronts.append(lower_onnx(file, part, target, part_shapes(file, latent), statistics, dumps))
     compiled = _join(fronts, target)
-    program = compiled.program
+    program = compiled.emitted.bare
     program.info.update({"part": "pipeline" if folder else "unet", "precision": "w8a8", "model_sha256": sha256(onnx)})
     if folder:
         program.files = host_files(model, parts)
@@ -239,7 +240,7 @@ def compile_folder(
         program.host_segments = [*PIPELINE_SEGMENTS[:1], *program.host_segments, *on_host, *PIPELINE_SEGMENTS[1:]]
     program.info["calibration"] = dict(statistics.info)
     if out is not None:
-        save(program, out)
+        compiled.emitted.save(out)
         compiled.path = out
     return compiled
 
@@ -291,16 +292,31 @@ def _statistics(calibration: Path | None, onnx: Path) -> Calibration:
             code="E243",
         )
     statistics = load_calibration(calibration)
-    digest = sha256(onnx)
-    if statistics.info.get("model", digest) != digest:
-        read_onnx(onnx)
-        raise DpuError(
-            str(calibration),
-            f"made for a model with sha256 {statistics.info['model'][:12]}, {onnx} has {digest[:12]}",
-            hint="calibrate this model: dpuc calibrate DIR -o calib.safetensors",
-            code="E244",
-        )
+    check_calibration(statistics, onnx)
     return statistics
+
+
+def check_calibration(statistics: Calibration, onnx: Path) -> None:
+    """Refuse statistics of another model than `onnx`, or of the same graph with other weights.
+
+    Raises:
+        DpuError: they are; or the model cannot be read.
+    """
+    info = statistics.info
+    digests = {"model": sha256(onnx)} if "model" in info else {}
+    if info.get("model") == digests.get("model") and "weights" in info:
+        digests["weights"] = weights_digest(onnx)
+    for what, found in digests.items():
+        if info[what] != found:
+            read_onnx(onnx)  # a damaged model is no other model
+            have = "the weights of " if what == "weights" else ""
+            raise DpuError(
+                statistics.where,
+                f"made for {'weights' if have else 'a model'} with sha256 {info[what][:12]}, "
+                f"{have}{onnx} {'have' if have else 'has'} {found[:12]}",
+                hint="calibrate this model: dpuc calibrate DIR -o calib.safetensors",
+                code="E244",
+            )
 
 
 def _segment(part: str, s: Mapping[str, str | int]) -> HostSegment:

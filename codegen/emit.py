@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -16,10 +17,11 @@ from ..ir.container import Base, Entry, Program, Slot, SourceOp
 from ..ir.isa import Words
 from ..ir.macs import macs as logical_macs
 from ..ir.tile import DramOp
-from ..passes.lower.constants import ConstantPool, Fetch
+from ..passes.lower.constants import ConstantPool, ConstantsImage, Fetch, Maker
 from ..passes.lower.program import LoweredEntry, lower_module
 from ..passes.overlap_prologues import overlap
 from ..passes.plan_scratchpad import plan
+from .dpufile import load, save
 from .encode import encode
 from .memory import MemoryPlan
 from .sync import insert_semaphores
@@ -36,12 +38,36 @@ HostInputs = Mapping[str, tuple[str, int, int]]
 
 @dataclass
 class Emitted:
-    """A program and what tools need beside it."""
+    """A program and what tools need beside it. Its constants are made when somebody asks, or written as a stream."""
 
-    program: Program
+    bare: Program  # without constants as long as there is `image`
     entries: list[LoweredEntry]
     places: dict[SSAValue, tuple[int, int]]
     memory: MemoryPlan
+    image: ConstantsImage | None = None
+
+    @property
+    def program(self) -> Program:
+        """The program with its constants in memory."""
+        if self.image is not None:
+            self.bare.constants, self.image = self.image.array(), None
+        return self.bare
+
+    @program.setter
+    def program(self, program: Program) -> None:
+        self.bare, self.image = program, None
+
+    def save(self, path: Path | str) -> None:
+        """Write the `.dpu`, constants one after the other; those of `program` are then a view of the file.
+
+        Raises:
+            DpuError: see `dpufile.save`.
+        """
+        if self.image is None:
+            save(self.bare, path)
+            return
+        save(self.bare, path, self.image.chunks())
+        self.bare.constants, self.image = load(path, verify=False).constants, None
 
 
 def emit(
@@ -75,7 +101,9 @@ def emit(
 def assemble(
     lowered: Lowered, arch: Arch, macs: Mapping[str, int], host_inputs: HostInputs, write_constants: bool = True
 ) -> Emitted:
-    """Scheduled and placed tile programs to a `Program`: DRAM addresses, words, semaphores, checks, constants.
+    """Scheduled and placed tile programs to a `Program`: DRAM addresses, words, semaphores, checks.
+
+    Constants are not made yet: `Emitted.save` writes them, `Emitted.program` has them in memory.
 
     Without `write_constants` the program can be timed but not run.
 
@@ -87,7 +115,7 @@ def assemble(
     words: dict[str, list[Words]] = {}
     tables: dict[str, npt.NDArray[np.generic]] = {}
     entries = []
-    constants: list[tuple[int, Callable[[], npt.NDArray[np.uint8]]]] = []
+    constants: list[tuple[int, Maker]] = []
     returned = {name for e, _ in lowered for name, d in e.outputs.items() if d.kind.data == "state"}
     for e, pool in lowered:
         drams = memory.plan(e.program)
@@ -103,12 +131,9 @@ def assemble(
         entries.append(_entry(e, drams, macs, host_inputs, once))
     for name, streams in words.items():
         check_program(streams, arch, memory.base_bytes, name)
-    image = np.zeros(memory.base_bytes[Base.CONST] if write_constants else 0, np.uint8)
-    for offset, make in constants if write_constants else ():
-        data = make()
-        image[offset : offset + len(data)] = data
-    program = Program(arch, entries, words, image, dict(memory.base_bytes), tables=tables)
-    return Emitted(program, [e for e, _ in lowered], places, memory)
+    image = ConstantsImage(memory.base_bytes[Base.CONST], tuple(constants)) if write_constants else None
+    program = Program(arch, entries, words, np.empty(0, np.uint8), dict(memory.base_bytes), tables=tables)
+    return Emitted(program, [e for e, _ in lowered], places, memory, image)
 
 
 VARYING = {"sample", "timestep", "timestep.sinusoid"}

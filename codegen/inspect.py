@@ -99,7 +99,9 @@ def _fact(name: str, value: str) -> str:
 
 
 def _value(value: object) -> str:
-    return ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else str(value)
+    if isinstance(value, dict):  # digests are in the JSON
+        return ", ".join(f"{k} {v}" for k, v in value.items() if len(str(v)) < 64)
+    return str(value)
 
 
 def _tables(tables: dict[str, dict[str, Any]]) -> list[str]:

@@ -48,7 +48,7 @@ def digest(store: WeightStore, source: str, transform: tuple[str, ...] = ()) -> 
     plain = value.astype(np.float32 if value.dtype.kind == "V" else value.dtype, copy=False)
     wide = np.float16 if plain.dtype.kind == "f" else np.int64
     with np.errstate(over="ignore"):
-        return hashlib.sha256(np.ascontiguousarray(plain.astype(wide))).hexdigest()
+        return hashlib.sha256(np.ascontiguousarray(plain.astype(wide)).data).hexdigest()
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx_ir.passes.common import InlinePass, RemoveUnusedNodesPass
 
 from ..errors import DpuError
+from ..files import sha256
 from . import interface
 from .weights import Entry, WeightStore, missing, too_short
 
@@ -116,6 +118,22 @@ def read(path: Path) -> ir.Model:
         ) from e
 
 
+def weights_digest(path: Path) -> str:
+    """A SHA-256 over the external data files of a model, in the order of their names.
+
+    Raises:
+        DpuError: a file is missing.
+    """
+    tensors = [v.const_value for v in read(path).graph.initializers.values()]
+    digest = hashlib.sha256()
+    for name in sorted({str(t.location) for t in tensors if isinstance(t, ir.ExternalTensor)}):
+        file = path.parent / name
+        if not file.is_file():
+            raise missing(file)
+        digest.update(sha256(file).encode())
+    return digest.hexdigest()
+
+
 def _entry(path: Path, source: str, tensor: ir.TensorProtocol, weights: Weights) -> Entry:
     shape = tuple(int(d) for d in tensor.shape.numpy())
     dtype = tensor.dtype.numpy()
@@ -182,7 +200,7 @@ def _bind(path: Path, graph: ir.Graph, shapes: Mapping[str, tuple[int, ...]]) ->
                     )
     bound_inputs = {}
     for key, value in inputs.items():
-        shape = []
+        shape: list[int] = []
         for dim in shapes.get(str(key), _dims(path, value)):
             if isinstance(dim, str) and dim not in symbols and interface.open_tokens(str(key), len(shape)):
                 dim = interface.TOKENS

@@ -6,6 +6,9 @@ memory-mapped file where possible) after a list of transforms, each a short text
 - `transpose` (all dimensions reversed) or `transpose:1,0,2`
 - `reshape:320,4,3,3`
 - `rows:0:1280`, `cols:0:640`: a range of the first, of the last dimension
+
+An int8 parameter with scales reads as float32. Its `integers`, or its `scales` in the same shape, are read with that
+word as the first transform; both are views where possible.
 """
 
 from __future__ import annotations
@@ -22,18 +25,24 @@ import numpy.typing as npt
 from ..errors import DpuError
 
 Array = npt.NDArray[Any]
+INTEGERS, SCALES = "integers", "scales"
 _FLOATS = "fV"  # numpy's kinds of float16/32/64 and of bfloat16
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One parameter: in a file (`file`, `offset`), in memory (`read`), or absent (neither)."""
+    """One parameter: in a file (`file`, `offset`), in memory (`read`), or absent (neither).
+
+    With `scales`, the stored integers are multiplied by them: one, or one for each index of dimension `axis`.
+    """
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     file: Path | None = None
     offset: int = 0
     read: Callable[[], Array] | None = None
+    scales: Entry | None = None
+    axis: int = 0
 
     @property
     def nbytes(self) -> int:
@@ -98,12 +107,29 @@ class WeightStore:
         Raises:
             DpuError: the parameter is absent, unknown, cut off in its file, or not finite.
         """
-        value = self._stored(source)
         if check and source not in self._checked:
             self.check_finite(source)
+        entry = self.entry(source)
+        if transform and transform[0] in (INTEGERS, SCALES):
+            value = self._stored(source) if transform[0] == INTEGERS else self._scales(source, entry)
+            transform = transform[1:]
+        else:
+            value = self._stored(source)
+            if entry.scales is not None:
+                value = (value.astype(np.float32) * self._scales(source, entry)).astype(np.float32)
         for step in transform:
             value = transformed(value, step)
         return value
+
+    def _scales(self, source: str, entry: Entry) -> Array:
+        """The scales of an int8 parameter, in its shape."""
+        if entry.scales is None:
+            raise ValueError(f"parameter {source!r} has no scales")
+        scales = self._read(f"{source} (scales)", entry.scales).astype(np.float32).reshape(-1)
+        along = [1] * len(entry.shape)
+        if scales.size > 1:
+            along[entry.axis] = scales.size
+        return np.broadcast_to(scales.reshape(along), entry.shape)
 
     def check_finite(self, source: str) -> None:
         """Look for NaN and infinity in one parameter, 16 Mi elements at a time.
@@ -111,14 +137,15 @@ class WeightStore:
         Raises:
             DpuError: there is one.
         """
-        flat = self._stored(source).reshape(-1)
+        entry = self.entry(source)
+        flat = self._stored(source) if entry.scales is None else self._read(source, entry.scales)
+        shape, flat = flat.shape, flat.reshape(-1)
         if flat.dtype.kind in _FLOATS:
             for at in range(0, flat.size, 1 << 24):
                 block = flat[at : at + (1 << 24)]
                 bad = np.flatnonzero(~np.isfinite(block.astype(np.float32) if block.dtype.kind == "V" else block))
                 if bad.size:
-                    entry = self.entry(source)
-                    index = np.unravel_index(at + int(bad[0]), entry.shape)
+                    index = np.unravel_index(at + int(bad[0]), shape)
                     raise DpuError(
                         f"{entry.file}: parameter '{source}'" if entry.file else source,
                         f"element {list(map(int, index))} is {float(block[bad[0]])}",
@@ -129,7 +156,9 @@ class WeightStore:
         self._checked.add(source)
 
     def _stored(self, source: str) -> Array:
-        entry = self.entry(source)
+        return self._read(source, self.entry(source))
+
+    def _read(self, source: str, entry: Entry) -> Array:
         if entry.read is not None:
             return np.asarray(entry.read()).reshape(entry.shape)
         if entry.file is None:

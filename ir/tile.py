@@ -8,10 +8,10 @@ becomes one instruction word (an instruction is itself a nest of up to six loops
 guidance image or row half), the step and the phase. Sections are what the scheduler moves.
 
     tile.program "step" {
-      %x = tile.dram "x" f16 [2, 64, 48] row 128 kind "work"
-      tile.section tile 0 op 3 stream 0 step 0 phase "main" name "/conv_in"
-      %a = tile.alloc 128 at -1 : !tile.buffer<"act">
-      tile.load dst(%a) src(%x) <inner = 96, n = 64, ...>
+      %x = tile.dram "x" "f16" row 128 : i64 kind "work" {shape = array<i64: 2, 64, 48>}
+      tile.section tile 0 : i64 op 3 : i64 stream 0 : i64 step 0 : i64 phase "main" name "/conv_in"
+      %a = tile.alloc 128 : i64 at -1 : i64 : !tile.buffer<"act">
+      tile.load dst(%a) src(%x) <inner = 96, n = [64, 1, 1], dstride = [128, 0, 0], sstride = [1, 0, 0]>
     }
 
 Fields have the names of the instruction's fields (`isa.py`) and hold offsets relative to the operand of the same name.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -14,7 +15,7 @@ from ..ir.graph import ParamOp, shape_of
 from ..ir.locations import fuse, name_hint
 from ..ir.tensor import ELEMENTWISE, ArgmaxOp, ConcatOp, ConstantOp, GatherNdOp, GatherOp, LinearOp, ReshapeOp
 from .host_segments import add_segment
-from .match import AddOp, tensor
+from .match import AddOp, tensor, transforms
 from .merge_duplicates import remove_dead
 
 NAME = "dpu.name"
@@ -50,8 +51,9 @@ def _cut_lookup(module: ModuleOp, func: FuncOp, gather: GatherOp) -> None:
     if y.has_one_use():
         add = next(iter(y.uses)).operation
         other = next((v for v in add.operands if v is not y), None)
-        if isinstance(add, AddOp) and other is not None and isinstance(other.owner, ParamOp):
-            last, y, position = add, add.results[0], other.owner
+        table = other.owner if other is not None else None
+        if isinstance(add, AddOp) and isinstance(table, ParamOp) and _is_positions(table, shape_of(y)):
+            last, y, position = add, add.results[0], table
     name = _arg_name(func, ids)
     arg = func.body.block.insert_arg(tensor(shape_of(y), gather.y), ids.index + 1)
     arg.name_hint = name_hint(f"{name}_embedded")
@@ -68,6 +70,13 @@ def _cut_lookup(module: ModuleOp, func: FuncOp, gather: GatherOp) -> None:
         table=gather.x.owner.source,
         **more,
     )
+
+
+def _is_positions(table: ParamOp, shape: tuple[int, ...]) -> bool:
+    """Whether a stored table is read from its first row on, one row a token, the same for all samples."""
+    steps = transforms(table)
+    once = math.prod(shape_of(table.value)) == math.prod(shape[-2:])
+    return once and all(step.startswith(("rows:0:", "reshape:")) for step in steps)
 
 
 def _cut_pick(module: ModuleOp, func: FuncOp, pick: GatherOp | GatherNdOp) -> None:
@@ -111,25 +120,21 @@ def _pick_of(pick: GatherOp | GatherNdOp) -> tuple[SSAValue, BlockArgument, int 
 
     Written as GatherND at (sample, place), or as Gather of the rows of all samples at `sample * tokens + place`.
     """
-    samples = shape_of(pick.indices)[0]
-    x, step = pick.x, 1
+    samples, indices = shape_of(pick.indices)[0], pick.indices.owner
+    x, parts, step = pick.x, [pick.indices], 1
     if isinstance(pick, GatherNdOp):
-        parts = list(pick.indices.owner.xs) if isinstance(pick.indices.owner, ConcatOp) else []
-    elif not isinstance(x.owner, ReshapeOp):
-        return None
-    else:
+        parts = list(indices.xs) if isinstance(indices, ConcatOp) else []
+    elif isinstance(x.owner, ReshapeOp) and len(shape_of(x.owner.x)) == 3:
         x = x.owner.x
         step = shape_of(x)[1]
-        if isinstance(pick.indices.owner, AddOp):
-            parts = sorted(pick.indices.owner.operands, key=lambda v: not isinstance(v.owner, ConstantOp))
-        else:
-            parts = [pick.indices] if samples == 1 else []  # adding zero to the only place was left out
-    if len(shape_of(x)) != 3 or not parts:
+        if isinstance(indices, AddOp):
+            parts = sorted(indices.operands, key=lambda v: not isinstance(v.owner, ConstantOp))
+        elif samples == 1:  # adding zero to the only place was left out
+            return None if (found := _place_of(_through(pick.indices).owner)) is None else (x, *found)
+    if len(parts) != 2 or len(shape_of(x)) != 3 or not isinstance(rows := parts[0].owner, ConstantOp):
         return None
-    *rows, place = parts
-    found = _place_of(_through(place).owner)
-    expected = [float(i * step) for i in range(samples)]
-    if found is None or any(not isinstance(r.owner, ConstantOp) or r.owner.floats() != expected for r in rows):
+    found = _place_of(_through(parts[1]).owner)
+    if found is None or rows.floats() != [float(i * step) for i in range(samples)]:
         return None
     return x, *found
 

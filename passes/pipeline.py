@@ -75,7 +75,8 @@ class PassRecord:
         """One line for people."""
         changed = ", ".join(f"{n:+d} {op}" for op, n in sorted(self.changes.items()))
         counts = f"{self.ops_before:>6} -> {self.ops_after:<6}"
-        return f"{self.name:<26} {self.seconds:7.3f} s {self.peak_mib:7.1f} MiB {counts} {changed or 'the same operations'}"
+        spent = f"{self.seconds:7.3f} s {self.peak_mib:7.1f} MiB"
+        return f"{self.name:<26} {spent} {counts} {changed or 'the same operations'}"
 
 
 def get_pass(name: str) -> type[ModulePass]:

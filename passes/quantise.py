@@ -44,6 +44,7 @@ from .calibration import statistic_name
 from .exponents import exponents
 from .lower.attention import fitting_key_block
 from .unsupported import check, plain
+from .weights import SCALES
 
 F32 = npt.NDArray[np.float32]
 
@@ -69,6 +70,11 @@ class Folded:
         """The parameter in float32, columns (the last dimension) multiplied."""
         return np.asarray(fetch(self.source, self.transform)).astype(np.float32) * self.factor
 
+    def part(self, fetch: Callable[[str, tuple[str, ...]], npt.NDArray[Any]], which: str) -> npt.NDArray[Any]:
+        """Integers or scales of a parameter that is stored as int8: the factor belongs to the scales."""
+        found = np.asarray(fetch(self.source, (which, *self.transform)))
+        return found * self.factor if which == SCALES else found
+
 
 DERIVED = "derived::"
 """Prefix of the sources of parameters that quantisation makes; the part's name follows, then `::`."""
@@ -86,7 +92,9 @@ def fetcher(
         found = derived.get(source)
         if found is None:
             return fetch(source, transform)
-        return found.read(fetch) if isinstance(found, Folded) else found
+        if not isinstance(found, Folded):
+            return found
+        return found.part(fetch, transform[0]) if transform else found.read(fetch)
 
     return read
 

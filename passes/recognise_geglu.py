@@ -93,5 +93,5 @@ class RecogniseGeglu(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         PatternRewriteWalker(Geglu()).rewrite_module(op)
-        patterns = [SplitLinear(), Bias()]  # a split linear may meet its biases after the split
-        PatternRewriteWalker(GreedyRewritePatternApplier(patterns)).rewrite_module(op)
+        # A split linear may meet its biases only after the split.
+        PatternRewriteWalker(GreedyRewritePatternApplier([SplitLinear(), Bias()])).rewrite_module(op)

@@ -97,6 +97,7 @@ def calibrate(
     model_digest: str = "",
     progress: Callable[[int, int], None] | None = None,
     parts: Mapping[str, tuple[ModuleOp, WeightStore]] | None = None,
+    weights_digest: str = "",
 ) -> None:
     """Write the statistics of `prompts` to `out`; `progress` gets (steps done, steps in all).
 
@@ -112,6 +113,7 @@ def calibrate(
     info = {
         "format": FORMAT,
         "model": model_digest,
+        **({"weights": weights_digest} if weights_digest else {}),
         "prompts": str(len(prompts)),
         "prompts_sha256": hashlib.sha256(json.dumps(list(prompts)).encode()).hexdigest(),
         "steps": str(steps),
@@ -181,6 +183,7 @@ def calibrate_folder(
         DpuError: the folder is no exported pipeline, or the graph cannot be imported.
     """
     from ..files import sha256
+    from ..frontend.onnx_load import weights_digest
     from .pipeline_files import FolderFiles
     from .workload import calibration_prompts
 
@@ -191,7 +194,7 @@ def calibrate_folder(
     height, width = pipeline.size(Request("", height=size[0], width=size[1]))
     latent = (height // pipeline.scale, width // pipeline.scale)
     module, weights = canonical_unet(folder, 2 if guidance > 1 else 1, latent)
-    digest = sha256(folder / "unet" / "model.onnx")
+    onnx = folder / "unet" / "model.onnx"
     graphs = {name: canonical_part(folder, name, part_shapes(folder / name / "model.onnx", latent)) for name in PARTS}
     calibrate(
         pipeline,
@@ -202,9 +205,10 @@ def calibrate_folder(
         steps,
         guidance,
         (height, width),
-        digest,
+        sha256(onnx),
         progress,
         graphs,
+        weights_digest(onnx),
     )
 
 

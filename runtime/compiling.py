@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from ..codegen.driver import Compiled, compile_folder
 from ..errors import DpuError
 from ..ir.arch import load_arch
 from ..ir.container import Base
+from ..passes.dump_html import write_pages
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -33,22 +35,34 @@ def compile_text(
     Raises:
         DpuError: see `compile_folder` and `check`.
     """
-    compiled = compile_folder(
-        model,
-        arch=arch,
-        precision=precision,
-        calibration=calibration,
-        size=size,
-        batch=batch,
-        shapes=shapes,
-        out=out,
-        dump_dir=dump_dir,
-    )
+    with _pages(dump_dir):
+        compiled = compile_folder(
+            model,
+            arch=arch,
+            precision=precision,
+            calibration=calibration,
+            size=size,
+            batch=batch,
+            shapes=shapes,
+            out=out,
+            dump_dir=dump_dir,
+        )
     text = compiled.summary()
     if not check and bisect is None:
         return text, True
     report, ok = check_text(compiled, bisect)
     return f"{text}\n{report}", ok
+
+
+@contextmanager
+def _pages(dump_dir: Path | None) -> Iterator[None]:
+    """Pages about the dumps that the block leaves, also where it was refused half-way."""
+    try:
+        yield
+    finally:
+        dumped = dump_dir is not None and any(any(dump_dir.glob(f"{at}[0-9]*-*.mlir")) for at in ("", "*/"))
+        if dump_dir is not None and dumped:
+            write_pages(dump_dir)
 
 
 def check_text(compiled: Compiled, bisect: Path | None) -> tuple[str, bool]:

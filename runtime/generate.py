@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ..errors import DpuError
 from . import reports
 from .device import DeviceCounters
+from .looking import Looking
 from .pipeline import Image, Pipeline, Request, Step
 from .pipeline_files import BundledFiles, FolderFiles, PipelineFiles
 from .targets import check_target, open_device
@@ -104,6 +105,7 @@ def make_image(
     report: Path | None = None,
     compare_with: Path | None = None,
     on_step: OnStep | None = None,
+    looking: Looking | None = None,
 ) -> Summary:
     """Make one image and write what was asked for.
 
@@ -116,11 +118,14 @@ def make_image(
         report: a folder for the report of the simulated device.
         compare_with: an exported folder whose float32 UNet the device's is compared with, step by step.
         on_step: called after each denoising step.
+        looking: what to see of the run from the inside.
 
     Raises:
         DpuError: the model does not fit the target or the request, or a run fails.
     """
     check_target(target)
+    looking = looking or Looking()
+    looking.check(target)
     if not request.prompt.strip():
         raise DpuError("--prompt", "is empty", hint='say what the image shows, as in --prompt "a red fox"', code="E501")
     if target == "cpu":
@@ -144,7 +149,7 @@ def make_image(
             hint=f"compile it: dpuc compile {model} --arch dpu_tiny -o model.dpu",
             code="E405",
         )
-    return _on_device(files, program, target, request, out, start, trace, report, compare_with, on_step)
+    return _on_device(files, program, target, request, out, start, trace, report, compare_with, on_step, looking)
 
 
 def _on_cpu(files: PipelineFiles, request: Request, out: Path, start: float, on_step: OnStep | None) -> Summary:
@@ -174,6 +179,7 @@ def _on_device(
     report: Path | None,
     compare_with: Path | None,
     on_step: OnStep | None,
+    looking: Looking,
 ) -> Summary:
     from .parts import device_parts
     from .session import Session
@@ -181,6 +187,7 @@ def _on_device(
     from .unets import DpuUnet, OnnxUnet
 
     with Session(program, open_device(target, program.arch)) as session:
+        looking.attach(session.device, program)
         pipeline = Pipeline(files, device_parts(session))
         unet = DpuUnet(session)
         request = _sized(request, pipeline, unet.latent_size)
@@ -195,7 +202,7 @@ def _on_device(
         image.save(out)
         timings: Mapping[str, Timing] = getattr(session.device, "timings", {})
         if trace:
-            reports.write_trace(trace, program, timings)
+            reports.write_trace(trace, program, timings, looking.trace_detail)
         if report:
             reports.write_report(report, program, timings)
         return _summary(target, request, session, image, time.perf_counter() - start, comparison)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ..errors import DpuError
@@ -12,47 +11,47 @@ from ..ir.container import Entry, Program
 from ..simulator import report as page
 from ..simulator.profile import profile
 from ..simulator.timing_result import Timing
-from ..simulator.trace import trace_events
+from ..simulator.trace import Event, Events, instruction_events, op_events
+from ..simulator.trace_file import write_events
 
 _PROGRAM = 1000  # its process number in a trace; tiles and DRAM count from 0
 
 
-def write_trace(path: Path, program: Program, timings: Mapping[str, Timing]) -> None:
-    """One run of each timed entry, one after the other, as a Chrome trace.
+def write_trace(path: Path, program: Program, timings: Mapping[str, Timing], detail: str = "auto") -> str:
+    """One run of each timed entry, one after the other, as a Chrome trace; the level of detail that was written.
+
+    A name that ends in `.gz` is compressed. Of the levels see `simulator/trace.py`.
 
     Raises:
-        DpuError: the folder cannot be written.
+        DpuError: no such level, or the folder cannot be written.
     """
-    events: list[dict[str, object]] = [
-        {"ph": "M", "name": "process_name", "pid": _PROGRAM, "args": {"name": "program"}},
-        {"ph": "M", "name": "process_sort_index", "pid": _PROGRAM, "args": {"sort_index": -1}},
-        {"ph": "M", "name": "thread_name", "pid": _PROGRAM, "tid": 0, "args": {"name": "entry points"}},
-    ]
-    at, cycles = 0.0, {}
-    missing: dict[str, None] = {}
-    for entry in program.entries:
-        if entry.name not in timings:
-            continue
-        timing = timings[entry.name]
-        events.append(_entry_span(entry, timing, at))
-        for event in trace_events(timing, entry):
-            start = event.get("ts")
-            events.append({**event, "ts": start + at} if isinstance(start, int | float) else event)
-        at += 1e6 * timing.seconds
-        cycles[entry.name] = timing.cycles
-        missing |= dict.fromkeys(timing.not_modelled)
-    document = {
-        "traceEvents": events,
-        "displayTimeUnit": "ns",
-        "otherData": {
-            "arch": program.arch.name,
-            "cycles": cycles,
-            "provenance": "simulated",
-            "not modelled": list(missing),
-        },
+    timed = [e for e in program.entries if e.name in timings]
+    missing = dict.fromkeys(text for e in timed for text in timings[e.name].not_modelled)
+    about: dict[str, object] = {
+        "arch": program.arch.name,
+        "cycles": {e.name: timings[e.name].cycles for e in timed},
+        "provenance": "simulated",
+        "not modelled": list(missing),
     }
-    with atomic_write(path) as temporary:
-        temporary.write_text(json.dumps(document, separators=(",", ":")), encoding="utf-8")
+
+    def events(level: Events) -> Iterator[Event]:
+        yield {"ph": "M", "name": "process_name", "pid": _PROGRAM, "args": {"name": "program"}}
+        yield {"ph": "M", "name": "process_sort_index", "pid": _PROGRAM, "args": {"sort_index": -1}}
+        yield {"ph": "M", "name": "thread_name", "pid": _PROGRAM, "tid": 0, "args": {"name": "entry points"}}
+        at = 0.0
+        for entry in timed:
+            timing = timings[entry.name]
+            yield _entry_span(entry, timing, at)
+            for event in level(timing, entry):
+                start = event.get("ts")
+                yield {**event, "ts": start + at} if isinstance(start, int | float) else event
+            at += 1e6 * timing.seconds
+
+    words = sum(len(t.tag) for e in timed for t in timings[e.name].tiles) + sum(
+        len(timings[e.name].dram) for e in timed
+    )
+    levels = {"instructions": lambda: events(instruction_events), "ops": lambda: events(op_events)}
+    return write_events(path, levels, about, detail, {"instructions": words})
 
 
 def _entry_span(entry: Entry, timing: Timing, at: float) -> dict[str, object]:

@@ -188,6 +188,7 @@ def sensitivity_of_folder(
     Raises:
         DpuError: the folder is no exported pipeline, or the calibration is of another model.
     """
+    from ..codegen.driver import check_calibration
     from ..files import sha256
     from ..passes.calibration import load_calibration
     from .calibrate import canonical_unet
@@ -200,8 +201,7 @@ def sensitivity_of_folder(
     statistics = load_calibration(calibration)
     pipeline = Pipeline(FolderFiles(folder))
     digest = sha256(folder / "unet" / "model.onnx")
-    if statistics.info.get("model", digest) != digest:
-        raise DpuError(str(calibration), f"made for another model than {folder}", hint="calibrate again", code="E244")
+    check_calibration(statistics, folder / "unet" / "model.onnx")
     request = Request(evaluation_prompts()[0], steps=TRAJECTORY, height=size[0], width=size[1])
     height, width = pipeline.size(request)
     module, weights = canonical_unet(folder, 2, (height // pipeline.scale, width // pipeline.scale))

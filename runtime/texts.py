@@ -31,7 +31,13 @@ def optimise(source: Path, passes: Sequence[str], out: Path | None) -> None:
 
 
 def import_text(
-    model: Path, shapes: Sequence[str], passes: bool, part: str, out: Path | None, dump_dir: Path | None
+    model: Path,
+    shapes: Sequence[str],
+    passes: bool,
+    part: str,
+    out: Path | None,
+    dump_dir: Path | None,
+    locations: bool = False,
 ) -> None:
     """The text of an ONNX file as a module, after the float passes if asked for; weights may be absent.
 
@@ -48,7 +54,7 @@ def import_text(
     module, _ = import_onnx(model, shapes=parse_shapes(list(shapes)), part=part, weights="absent")
     if passes:
         run_passes(module, FLOAT_PIPELINE, dump_dir)
-    _write(print_module(module), out)
+    _write(print_module(module, locations), out)
 
 
 def _write(text: str, out: Path | None) -> None:

@@ -51,7 +51,7 @@ class Counters:
         return total
 
 
-class _Stream:
+class Stream:
     """Where a tile is in its words, and its semaphores."""
 
     def __init__(self, words: Words, length: int, tiles: int) -> None:
@@ -99,6 +99,25 @@ class Machine:
             DpuError: E410 an illegal word, E411 outside a scratchpad, E412 outside a DRAM region, E413 a semaphore,
                 E414 a deadlock, E415 a numeric trap. Each names entry, tile, word and tag.
         """
+        states = self.start(streams, entry)
+        counters = Counters()
+        running = list(range(len(states)))
+        while running:
+            before = [states[t].at for t in running]
+            for t in running:
+                self.advance(t, states, counters, on_store, entry)
+            if before == [states[t].at for t in running]:
+                raise deadlock(entry, running, states)
+            running = [t for t in running if states[t].next is not None]
+        check_empty(entry, states)
+        return counters
+
+    def start(self, streams: Sequence[Words], entry: str) -> list[Stream]:
+        """The streams of a run before their first words; `run` and `stepping.Stepper` advance them.
+
+        Raises:
+            DpuError: E410, not one stream a tile, an illegal opcode or no END.
+        """
         n = len(self.tiles)
         if len(streams) != n:
             raise DpuError(
@@ -107,22 +126,10 @@ class Machine:
                 why="a program has one stream a tile",
                 code="E410",
             )
-        states = [_Stream(w, check_stream(w, entry, t), n) for t, w in enumerate(streams)]
-        counters = Counters()
-        running = list(range(n))
-        while running:
-            before = [states[t].at for t in running]
-            for t in running:
-                self._advance(t, states, counters, on_store, entry)
-            if before == [states[t].at for t in running]:
-                raise _deadlock(entry, running, states)
-            running = [t for t in running if states[t].next is not None]
-        for t, s in enumerate(states):
-            _check_empty(entry, t, s)
-        return counters
+        return [Stream(w, check_stream(w, entry, t), n) for t, w in enumerate(streams)]
 
-    def _advance(self, t: int, states: list[_Stream], counters: Counters, on_store: OnStore | None, entry: str) -> None:
-        """Execute words of tile `t` until it ends or waits for another tile."""
+    def advance(self, t: int, states: list[Stream], counters: Counters, on_store: OnStore | None, entry: str) -> None:
+        """Execute words of tile `t` until its stream gives no more or it waits for another tile."""
         s, tile, tags = states[t], self.tiles[t], counters.tags
         words, tokens = counters.words, s.tokens
         while (w := s.next) is not None:
@@ -185,27 +192,38 @@ def _trap(tally: Tally, before: int) -> str:
     return f"{count} results overflow float16 or are NaN, and the word asks to trap"
 
 
-def _deadlock(entry: str, running: Sequence[int], states: Sequence[_Stream]) -> DpuError:
-    waiting = []
-    for t in running:
-        s = states[t]
-        assert s.next is not None
-        if s.next[0] == Opcode.LOAD:
-            what = "a token of tile " + ", ".join(str(i) for i in bits(s.next[5]) if not s.remote[i])
-        else:
-            full = [i for i in bits(s.next[5]) if states[i].remote[t] >= MAX_TOKENS]
-            what = "room for a token at tile " + ", ".join(map(str, full))
-        waiting.append((t, s.at, s.words[s.at], what))
-    return deadlock_error(entry, waiting)
+def waits_for(t: int, states: Sequence[Stream]) -> str:
+    """What tile `t` needs of another tile before its next word, or nothing."""
+    s = states[t]
+    if s.next is None or s.next[0] not in (Opcode.LOAD, Opcode.STORE) or s.next[5] >> len(states):
+        return ""  # a tile that does not exist is an error of the word, found when it is executed
+    if s.next[0] == Opcode.LOAD:
+        missing = [str(i) for i in bits(s.next[5]) if not s.remote[i]]
+        return f"a token of tile {', '.join(missing)}" if missing else ""
+    full = [str(i) for i in bits(s.next[5]) if states[i].remote[t] >= MAX_TOKENS]
+    return f"room for a token at tile {', '.join(full)}" if full else ""
 
 
-def _check_empty(entry: str, tile: int, s: _Stream) -> None:
-    left = [f"{n} of {semaphore_name(k)}" for k, n in enumerate(s.tokens) if n]
-    left += [f"{n} of tile {i}" for i, n in enumerate(s.remote) if n]
-    if left:
-        raise DpuError(
-            f"entry '{entry}' tile {tile}",
-            f"tokens left at END: {', '.join(left)}",
-            why="the next program would start with them",
-            code="E413",
-        )
+def deadlock(entry: str, running: Sequence[int], states: Sequence[Stream]) -> DpuError:
+    """The error for tiles that all wait."""
+    return deadlock_error(
+        entry, [(t, s.at, s.words[s.at], waits_for(t, states)) for t in running for s in (states[t],)]
+    )
+
+
+def check_empty(entry: str, states: Sequence[Stream]) -> None:
+    """Refuse a run that leaves tokens.
+
+    Raises:
+        DpuError: E413.
+    """
+    for t, s in enumerate(states):
+        left = [f"{n} of {semaphore_name(k)}" for k, n in enumerate(s.tokens) if n]
+        left += [f"{n} of tile {i}" for i, n in enumerate(s.remote) if n]
+        if left:
+            raise DpuError(
+                f"entry '{entry}' tile {t}",
+                f"tokens left at END: {', '.join(left)}",
+                why="the next program would start with them",
+                code="E413",
+            )

@@ -62,6 +62,33 @@ def exporters(
     typer.echo(found.text())
 
 
+@app.command()
+def golden(
+    accept: Annotated[str, typer.Option(help="Take the new values; the reason is kept with them.")] = "",
+) -> None:
+    """Have cycles, bytes or instruction counts of the reference programs moved?
+
+    \b
+    Examples:
+      dpubench golden
+      dpubench golden --accept "panels are twice as wide: fewer words"
+    """
+    import tempfile
+    from pathlib import Path
+
+    from .. import golden as goldens
+
+    with tempfile.TemporaryDirectory() as work:
+        if accept:
+            typer.echo("\n".join(goldens.accept(accept, Path(work))))
+            return
+        moved = []
+        for name, program in goldens.reference_programs(Path(work)):
+            moved += [f"{name}: {d}" for d in goldens.differences(goldens.load(name), goldens.measure(name, program))]
+    typer.echo("\n".join(moved) or "nothing moved by more than 0.5 %")
+    raise typer.Exit(1 if moved else 0)
+
+
 def main() -> None:
     """The entry point of the package."""
     run_app(app, "dpubench")

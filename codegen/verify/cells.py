@@ -33,10 +33,26 @@ def view(cells: Cells, place: Place) -> Cells:
     return np.ndarray(shape, np.int32, cells, 4 * lo, strides)  # type: ignore[call-overload, no-any-return]
 
 
+def uniform(v: Cells) -> int | None:
+    """The number that all cells of a box hold, if they do."""
+    first: int = v.item(0)
+    return first if v.size == 1 or b"\0" not in (v == first).tobytes() else None
+
+
+def runs(v: Cells) -> tuple[list[int], Cells]:
+    """Each stretch of equal numbers in a box, in order: the numbers, and where each stretch starts."""
+    flat = v.ravel()
+    starts = np.concatenate([[0], np.flatnonzero(flat[1:] != flat[:-1]) + 1])
+    return flat[starts].tolist(), starts
+
+
+def fill(v: Cells, numbers: list[int], starts: Cells) -> None:
+    """The opposite of `runs`, in place."""
+    lengths = np.diff(starts, append=v.size)
+    v[...] = np.repeat(np.array(numbers, np.int32), lengths).reshape(v.shape)
+
+
 def distinct(v: Cells) -> Sequence[int]:
     """The numbers in a box, each once, ascending."""
-    first: int = v.item(0)
-    if v.size == 1 or (v == first).all():
-        return (first,)
-    flat = v.ravel()
-    return sorted({first, *flat[np.flatnonzero(flat[1:] != flat[:-1]) + 1].tolist()})
+    only = uniform(v)
+    return (only,) if only is not None else sorted(set(runs(v)[0]))

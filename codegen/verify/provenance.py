@@ -72,7 +72,10 @@ class Meaning:
 
     def expected(self, which: int, word: int) -> tuple[int, ...]:
         """The writers of list `which` for the word with number `word`, ascending."""
-        return tuple(sorted(HOST if d == _HOST_FAR else word - d for d in self.lists[which]))
+        far = self.lists[which]
+        if len(far) == 1:
+            return (HOST if far[0] == _HOST_FAR else word - far[0],)
+        return tuple(sorted(HOST if d == _HOST_FAR else word - d for d in far))
 
     def name(self, thing: int) -> str:
         """An object as messages call it."""
@@ -328,3 +331,35 @@ def meaning(program: Program, entry: str) -> Meaning:
             code="E360",
         ) from e
     return Meaning(table["buffers"].astype(np.int32), table["tensors"].astype(np.int64), names, lists, outputs, tiles)
+
+
+def rewrite(program: Program, entry: str, tile: int, order: Sequence[int]) -> None:
+    """Replace the record in `program.tables` by that of the program whose stream of `tile` is reordered: word i of the
+    new stream is word `order[i]` of the old one. What each operand means stays."""
+    old = meaning(program, entry)
+    first = np.cumsum([0, *map(len, program.words[entry])])
+    number = np.arange(first[-1])
+    number[first[tile] + np.array(order)] = first[tile] + np.arange(len(order))
+    lists = _Lists()
+
+    def moved(absolute: Sequence[int]) -> list[int]:
+        return [w if w == HOST else int(number[w]) for w in absolute]
+
+    prefix = f"verify/{entry}/"
+    for t, record in enumerate(old.tiles):
+        masks, objects = record.masks, record.objects
+        start = np.concatenate([[0], np.cumsum(np.bitwise_count(masks))])
+        words = order if t == tile else range(len(masks))
+        writers, rows = [], []
+        for i in words:
+            me = int(number[first[t] + i])
+            for row in range(int(start[i]), int(start[i + 1])):
+                writers_of = moved(old.expected(int(record.writers[row]), int(first[t]) + i))
+                writers.append(lists.add(tuple(sorted(_HOST_FAR if w == HOST else me - w for w in writers_of))))
+                rows.append(row)
+        tables = {"masks": masks[list(words)], "objects": _small(objects[rows])}
+        tables["writers"] = _small(np.array(writers, np.int64))
+        program.tables |= {f"{prefix}{t}/{k}": v for k, v in tables.items()}
+    outputs = [lists.add(tuple(sorted(moved(one)))) for one in old.outputs]
+    flat, ends = lists.tables()
+    program.tables |= {f"{prefix}lists": flat, f"{prefix}ends": ends, f"{prefix}outputs": np.array(outputs, np.int32)}

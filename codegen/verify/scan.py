@@ -25,7 +25,7 @@ from ...ir.arch import Arch
 from ...ir.container import Base, Entry
 from ...ir.isa import DMA, ENGINE_OF, MAX_TOKENS, Engine, Flag, Opcode, Words
 from .boxes import DRAM, Boxes
-from .cells import Cells, Place, distinct, places, view
+from .cells import Cells, Place, distinct, fill, places, runs, uniform, view
 from .provenance import HOST, NOBODY, Meaning, content
 from .report import Reporter
 
@@ -52,7 +52,7 @@ class Scan:
             streams, boxes, meaning, report, size, entry,
         )  # fmt: skip
         self.tiles = len(streams)
-        self.dram = {b: np.zeros(-(-n // size), np.int32) for b, n in regions.items() if b != Base.CONST and n > 0}
+        self.dram = {b: np.zeros(-(-n // size), np.int32) for b, n in regions.items() if b != Base.CONST}
         for slot in entry.inputs:
             if slot.base in self.dram:
                 lo = slot.offset // size
@@ -173,10 +173,15 @@ class Scan:
         mark = (me, at[number])
         for cells, place, which, late, j in reads:
             v = view(cells, place)
-            nodes = distinct(v)
+            node = uniform(v)
+            if node is not None:
+                nodes: Sequence[int] = (node,)
+            else:
+                stretches, starts = runs(v)
+                nodes = list(dict.fromkeys(stretches))
             expected = self.meaning.expected(which, number)
-            for node in nodes:
-                w = writer[node]
+            for n in nodes:
+                w = writer[n]
                 if w not in expected:
                     self._wrong(t, i, j, nodes, expected)
                 if w >= 0:
@@ -185,30 +190,23 @@ class Scan:
                         self._race("E363", t, i, j, w, "reads", "has written")
                     if e == me and pipelined and not late and at[w] >= self.drained[me]:
                         self._undrained(t, i, j, w)
-            if len(expected) != len(nodes) and {writer[node] for node in nodes} != set(expected):
+            if len(expected) > 1 and len({writer[n] for n in nodes}) != len(expected):
                 self._wrong(t, i, j, nodes, expected)
-            if len(nodes) == 1:
-                node = nodes[0]
-                old = readers[node]
-                keep = tuple([r for r in old if r[1] >= clock[r[0]] and r[0] != me]) if old else ()
-                writer.append(writer[node])
-                readers.append((*keep, mark))
-                v[...] = len(writer) - 1
-                continue
             made: dict[tuple[int, tuple[tuple[int, int], ...]], int] = {}
-            new = []
-            for node in nodes:
-                keep = tuple([r for r in readers[node] if r[1] >= clock[r[0]] and r[0] != me])
-                key = (writer[node], (*keep, mark))
+            new: dict[int, int] = {}
+            for n in nodes:
+                old = readers[n]
+                keep = tuple([r for r in old if r[1] >= clock[r[0]] and r[0] != me]) if old else ()
+                key = (writer[n], (*keep, mark))
                 if key not in made:
+                    made[key] = len(writer)
                     writer.append(key[0])
                     readers.append(key[1])
-                    made[key] = len(writer) - 1
-                new.append(made[key])
+                new[n] = made[key]
             if len(made) == 1:
-                v[...] = new[0]
+                v[...] = len(writer) - 1
             else:
-                v[...] = np.array(new, np.int32)[np.searchsorted(np.array(nodes, np.int32), v)]
+                fill(v, [new[n] for n in stretches], starts)
 
     def _writes(self, t: int, i: int, number: int, clock: Clock, writes: list[Write]) -> None:
         writer, readers, engine, at = self.writer, self.readers, self.engine, self.at

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from xdsl.ir import SSAValue
 
 from ...ir.arch import Arch
@@ -14,7 +18,18 @@ from ...ir.isa import Format, Op2, Reduce
 from ...ir.qgraph import QConvOp
 from ...ir.tile import DramOp
 from ..tiling import Blocks, Rect, Unit, conv_blocks, part_index, rectangles
-from ..weights import F32, column_scales, conv_matrix, pack_tiles, quantise_columns, upsample_phase
+from ..weights import (
+    F32,
+    I8,
+    Fixed,
+    column_scales,
+    conv_matrix,
+    pack_tiles,
+    quantise_columns,
+    quantised,
+    upsample_phase,
+)
+from .constants import PANEL, Bytes
 from .context import Block, Lowering, all_units, at, exponent, pitch
 from .emitter import Col, Emitter, Factors, Red, View
 
@@ -72,18 +87,36 @@ def plan_conv(op: QConvOp, where: str, arch: Arch) -> ConvPlan:
     return ConvPlan((Phase(0, 0),), 1, (ho, wo), (kh, kw), stride, (-top, -left), blocks)
 
 
-def source_weights(op: QConvOp, w: F32, widths: list[int], phase: Phase, rows: int) -> list[F32]:
-    """The weight of each source as a matrix [taps * ct * R, n], before quantisation.
+def source_weights(
+    op: QConvOp, w: npt.NDArray[Any] | Fixed, widths: list[int], phase: Phase, rows: int
+) -> list[tuple[I8, F32]]:
+    """The weight of each source as integers [taps * ct * R, n] and the column scales, which sources share.
 
-    Taps of an upsampling phase are summed; the ratio of the sources' scales is folded into the second.
+    Taps of an upsampling phase are summed; the ratio of the sources' scales is folded into the second. Only where
+    neither happens a weight keeps integers that the model gives.
     """
-    if op.upsample:
-        w = upsample_phase(w, phase.py, phase.px)
-    pieces = [conv_matrix(w[:, : widths[0]], rows)]
+    ratio = np.float32(1)
     if op.x2_scale is not None:
         ratio = np.float32(op.x2_scale.value.data) / np.float32(op.x_scale.value.data)
-        pieces.append((conv_matrix(w[:, widths[0] :], rows) * ratio).astype(np.float32))
-    return pieces
+    if isinstance(w, Fixed) and (op.upsample or ratio != 1):
+        w = w.floats()
+    if isinstance(w, Fixed):
+        whole, scale = quantised(w.map(lambda a: a.transpose(2, 3, 1, 0).reshape(-1, len(a))))
+        shape = (*w.q.shape[2:], w.q.shape[1], len(w.q))
+        q = whole.reshape(shape).transpose(3, 2, 0, 1)
+        return [(conv_matrix(q[:, a:b], rows), scale) for a, b in _cuts(widths)]
+    w = w.astype(np.float32)
+    if op.upsample:
+        w = upsample_phase(w, phase.py, phase.px)
+    pieces = [conv_matrix(w[:, a:b], rows) for a, b in _cuts(widths)]
+    pieces[1:] = [(m * ratio).astype(np.float32) for m in pieces[1:]]
+    scale = column_scales(*pieces)
+    return [(quantise_columns(m, scale), scale) for m in pieces]
+
+
+def _cuts(widths: list[int]) -> Iterator[tuple[int, int]]:
+    """The channels of each source."""
+    return pairwise([sum(widths[:i]) for i in range(len(widths) + 1)])
 
 
 @dataclass(frozen=True)
@@ -108,6 +141,7 @@ class ConvLowering:
         self.sources = [low.operand(op.x, "i8")] + ([low.operand(op.x2, "i8")] if op.x2 else [])
         self.widths = [btc(op.x, "x")[2]] + ([btc(op.x2, "x2")[2]] if op.x2 else [])
         self.nt = low.tiles_of(self.n)
+        self._scales: dict[Phase, F32] = {}
         self._constants()
         self.out = low.result(op.y, "f16", btc(op.y, "y"))
         self.stats: DramOp | None = None
@@ -120,21 +154,17 @@ class ConvLowering:
         self.weights: dict[tuple[Phase, int], DramOp] = {}
         self.vectors: dict[Phase, DramOp] = {}
         for phase in self.plan.phases:
-
-            def matrices(phase: Phase = phase) -> list[F32]:
-                return source_weights(op, pool.param(op.w), self.widths, phase, self.arch.rows)
-
             for i, width in enumerate(self.widths):
 
-                def make_weight(i: int = i, phase: Phase = phase) -> np.ndarray:
-                    m = matrices(phase)
-                    return pack_tiles(quantise_columns(m[i], column_scales(*m)), self.arch.rows, self.arch.cols)
+                def make_weight(i: int = i, phase: Phase = phase) -> Iterator[Bytes]:
+                    for found in self._panels(phase):
+                        yield pack_tiles(found[i][0], self.arch.rows, self.arch.cols)
 
                 size = self.nt * taps * low.tiles_of(width) * self.arch.rows * self.arch.cols
                 self.weights[phase, i] = pool.raw(f"{low.source}.{phase.name}.w{i}", size, make_weight)
 
             def make_vector(phase: Phase = phase) -> F32:
-                scale = column_scales(*matrices(phase)) * np.float32(op.x_scale.value.data)
+                scale = self._column_scales(phase) * np.float32(op.x_scale.value.data)
                 bias = pool.param(op.bias) if op.bias is not None else np.zeros_like(scale)
                 scale, bias = (np.ldexp(v, -exponent(op.y_exp)) for v in (scale, bias))
                 out = np.zeros((2, self.nt * self.arch.cols), np.float32)
@@ -143,6 +173,24 @@ class ConvLowering:
 
             name = f"{low.source}.{phase.name}.vectors"
             self.vectors[phase] = pool.add(name, "f32", (1, 2, self.nt * self.arch.cols), make_vector)
+
+    def _panels(self, phase: Phase) -> Iterator[list[tuple[I8, F32]]]:
+        """Every source's weight and column scales, a few column tiles at a time."""
+        w, c = self.low.pool.weight(self.op.w), self.arch.cols
+        kernel = math.prod(shape_of(self.op.w)[1:])
+        step, scales = c * max(1, PANEL // (kernel * c)), []
+        for lo in range(0, self.n, step):
+            found = source_weights(self.op, w[lo : lo + step], self.widths, phase, self.arch.rows)
+            scales.append(found[0][1])
+            yield found
+        self._scales[phase] = np.concatenate(scales)
+
+    def _column_scales(self, phase: Phase) -> F32:
+        """The scales of a phase's columns; known already when its weight was written."""
+        if phase not in self._scales:
+            for _ in self._panels(phase):
+                pass
+        return self._scales[phase]
 
     def lower(self) -> None:
         pixels = self.plan.grid[0] * self.plan.grid[1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Unpack
 
 import numpy as np
@@ -15,7 +16,8 @@ from ...ir.isa import Format, Function, Op2, Reduce
 from ...ir.qgraph import QLinearOp
 from ...ir.tile import DramOp
 from ..tiling import Blocks, Unit, linear_blocks, row_blocks
-from ..weights import F32, column_scales, pack_tiles, pad_rows, quantise_columns
+from ..weights import F32, I8, Fixed, pack_tiles, pad_rows, quantised
+from .constants import PANEL, Bytes
 from .context import Block, Lowering, all_units, at, exponent, grid, pitch, stat_parts
 from .emitter import Col, Emitter, Factors, Red, Row, View
 from .vectors import norm_vectors, token_scales
@@ -102,19 +104,37 @@ class LinearLowering:
         self.kt = sum(self.source_tiles)
         self.rows = self.plans[0].blocks.rows
         self.parts = stat_parts(self.samples, self.tokens, low.arch.tiles, self.rows)
+        self._scales: dict[int, F32] = {}
         self._constants()
         self._results()
 
     # -- constants and DRAM tensors --------------------------------------------------------------------------------
 
-    def _matrix(self, index: int) -> F32:
-        """Weight of a section as [kt * R, halves * n], each source's channels padded to full reduction tiles."""
-        w = self.low.pool.param(self.op.weights[index])
-        pieces, k0 = [], 0
-        for k in self.widths:
-            pieces.append(pad_rows(w[k0 : k0 + k], self.arch.rows))
-            k0 += k
-        return np.concatenate(pieces).astype(np.float32)
+    def _panels(self, index: int) -> Iterator[tuple[I8, F32]]:
+        """A section's weight, a few column tiles at a time: integers [kt * R, columns], and the columns' scales.
+
+        Each source's channels are padded to full reduction tiles.
+        """
+        p, c = self.plans[index], self.arch.cols
+        w = self.low.pool.weight(self.op.weights[index])
+        step = c * max(1, PANEL // (self.kt * self.arch.rows * c))
+        bounds = [sum(self.widths[:i]) for i in range(len(self.widths) + 1)]
+        scales = []
+        for half in range(p.halves):
+            for lo in range(half * p.n, (half + 1) * p.n, step):
+                part = w[:, lo : min(lo + step, (half + 1) * p.n)]
+                q, scale = quantised(part if isinstance(part, Fixed) else part.astype(np.float32))
+                scales.append(scale)
+                padded = [pad_rows(q[a:b], self.arch.rows) for a, b in pairwise(bounds)]
+                yield np.concatenate(padded).astype(np.int8, copy=False), scale
+        self._scales[index] = np.concatenate(scales)
+
+    def _column_scales(self, index: int) -> F32:
+        """The scales of a section's columns; known already when its weight was written."""
+        if index not in self._scales:
+            for _ in self._panels(index):
+                pass
+        return self._scales[index]
 
     def _constants(self) -> None:
         op, pool, c = self.op, self.low.pool, self.arch.cols
@@ -127,11 +147,9 @@ class LinearLowering:
             k_scale = next(scales) if p.kind == "q8_static" else None
             nt = self.low.tiles_of(p.n)
 
-            def make_weight(i: int = i, p: SectionPlan = p) -> np.ndarray:
-                m = self._matrix(i)
-                q = quantise_columns(m, column_scales(m))
-                halves = np.split(q, p.halves, axis=1)
-                return np.concatenate([pack_tiles(h, self.arch.rows, c) for h in halves])
+            def make_weight(i: int = i) -> Iterator[Bytes]:
+                for q, _ in self._panels(i):
+                    yield pack_tiles(q, self.arch.rows, c)
 
             def make_vector(
                 i: int = i,
@@ -140,7 +158,7 @@ class LinearLowering:
                 bias: SSAValue | None = bias,
                 ks: SSAValue | None = k_scale,
             ) -> F32:
-                rows = [column_scales(self._matrix(i))]
+                rows = [self._column_scales(i)]
                 rows.append(pool.param(bias) if bias is not None else np.zeros_like(rows[0]))
                 x_exp, y_exp = 0 if op.gamma is not None else exponent(op.x_exp), exponent(op.y_exp)
                 rows = [np.ldexp(rows[0], x_exp - y_exp), np.ldexp(rows[1], -y_exp)]

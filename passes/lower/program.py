@@ -182,7 +182,7 @@ def _load_tables(low: Lowering, names: list[str]) -> None:
     low.source = "gate tables"
     drams = {}
     for name in names:
-        drams[name] = low.pool.raw(f"table.{name}", TABLE_BYTES, lambda name=name: table_image(GATES[name]))  # type: ignore[misc]
+        drams[name] = low.pool.raw(f"table.{name}", TABLE_BYTES, lambda name=name: [table_image(GATES[name])])  # type: ignore[misc]
     for tile in range(low.arch.tiles):
         e: Emitter = low.emitter()
         low.tables.append({name: e.alloc("table", 1) for name in names})

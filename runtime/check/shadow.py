@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import as_strided
 
+from ...ir.container import Slot
 from ...ir.tile import DramOp
 
 Array = npt.NDArray[Any]
@@ -68,6 +69,13 @@ class Shadow:
             np.full(size, POISON, np.uint8),
             np.zeros(size, np.bool_),
         )
+
+    @classmethod
+    def of_slot(cls, slot: Slot) -> Shadow:
+        """The shadow of a tensor that the container describes."""
+        place = slot.row_bytes, slot.base, slot.offset
+        data, written = np.full(slot.bytes, POISON, np.uint8), np.zeros(slot.bytes, np.bool_)
+        return cls(slot.name, slot.dtype, slot.shape, *place, data, written)
 
     def take(self, region: Bytes, tile: int, word: int, dma: np.void) -> None:
         """Copy what a STORE wrote, as far as it lies in this tensor."""

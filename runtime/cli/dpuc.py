@@ -7,12 +7,14 @@ from collections.abc import Callable
 from .calibrate import calibrate
 from .common import new_app, run_app
 from .compile import compile_model
+from .diff_passes import diff_passes
 from .dis import dis
 from .export import export
 from .importing import import_model
 from .inspect import inspect
 from .opt import opt
 from .passes import passes
+from .reduce import reduce
 from .sensitivity import sensitivity
 from .verify import verify
 
@@ -25,6 +27,8 @@ VERBS: dict[str, Callable[..., None]] = {
     "import": import_model,
     "opt": opt,
     "passes": passes,
+    "diff-passes": diff_passes,
+    "reduce": reduce,
     "dis": dis,
     "inspect": inspect,
     "verify": verify,

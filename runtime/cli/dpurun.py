@@ -23,9 +23,14 @@ def dpurun(
     steps: Annotated[int, typer.Option(help="Denoising steps.")] = 20,
     guidance: Annotated[float, typer.Option(help="Guidance scale; 1 or less turns guidance off.")] = 5.0,
     size: Annotated[str | None, typer.Option(help="WIDTHxHEIGHT; default: the program's or the model's.")] = None,
-    trace: Annotated[Path | None, typer.Option(help="Write a trace for ui.perfetto.dev.")] = None,
+    trace: Annotated[Path | None, typer.Option(help="Write a trace for ui.perfetto.dev, .json or .json.gz.")] = None,
+    trace_detail: Annotated[str, typer.Option(help="ops, instructions, or auto: what 25 MB hold.")] = "auto",
     report: Annotated[Path | None, typer.Option(help="Write the device's report into this folder.")] = None,
     compare: Annotated[Path | None, typer.Option(help="Exported folder: SQNR of each step against float32.")] = None,
+    dump_tensors: Annotated[list[str] | None, typer.Option(help="[ENTRY:]GLOB of operations, nodes, tensors.")] = None,
+    dump_to: Annotated[Path | None, typer.Option(help="Folder for the dumped tensors of every run.")] = None,
+    break_at: Annotated[str | None, typer.Option(help="[ENTRY:]GLOB: stop at this operation and step.")] = None,
+    break_commands: Annotated[Path | None, typer.Option(help="Commands of the stepper; default: stdin.")] = None,
 ) -> None:
     """What image, in what time, does this program make of a prompt?
 
@@ -35,24 +40,27 @@ def dpurun(
       dpurun out/tiny --target cpu --prompt "a red fox in the snow" --seed 7 -o out/reference.png
     """
     from ..generate import make_image
+    from ..looking import Looking, quitting
     from ..pipeline import Request
 
     height, width = parse_size(size)
     request = Request(prompt, negative, seed, steps, guidance, height, width)
-    for path, folder in ((out, False), (trace, False), (report, True)):
+    for path, folder in ((out, False), (trace, False), (report, True), (dump_to, True)):
         check_output(path, folder)
+    looking = Looking(tuple(dump_tensors or ()), dump_to, break_at, break_commands, trace_detail)
     passes = 2 if compare else 1
     done = 0
 
-    with progress("denoising") as bar:
+    with progress("denoising") as bar, quitting():
 
         def on_step(_: object) -> None:
             nonlocal done
             done += 1
-            bar(done, passes * steps)
+            if break_at is None:  # it would draw over what the stepper shows
+                bar(done, passes * steps)
 
-        summary = make_image(model, target, request, out, trace, report, compare, on_step)
-    typer.echo(f"wrote            {', '.join(str(p) for p in (out, trace, report) if p)}")
+        summary = make_image(model, target, request, out, trace, report, compare, on_step, looking)
+    typer.echo(f"wrote            {', '.join(str(p) for p in (out, trace, report, dump_to) if p)}")
     typer.echo(summary.text())
 
 

@@ -21,7 +21,7 @@ def opt(
     \b
     Examples:
       dpuc opt --passes merge-duplicates tests/filecheck/passes/merge_duplicates.mlir
-      dpuc opt --passes recognise-activation,canonicalise,fuse-epilogue out/unet.mlir -o out/fused.mlir
+      dpuc opt --passes recognise-activation,recognise-norm out/unet.mlir -o out/norms.mlir
     """
     from ..texts import optimise
     from .common import check_output

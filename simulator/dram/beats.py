@@ -56,6 +56,7 @@ class Beats:
         self.queues: tuple[deque[_Piece], deque[_Piece]] = (deque(), deque())
         self.way = self.run_length = 0
         self.next_refresh = c.refresh_interval or 1 << 60
+        self.planned = 0  # the refresh that pieces now entering come after
         self.refreshes: list[_Refresh] = []
         self.refreshed: set[int] = set()
         self.bus_until = 0  # data pins
@@ -106,6 +107,11 @@ class Beats:
         c, have = self.c, [bool(q) for q in self.queues]
         if not any(have):
             return False
+        if c.refresh_groups == 1:  # who comes after the next refresh finds all rows closed
+            ahead = sum(len(p.banks) - p.at for p in self.window)
+            if self.planned < self.next_refresh <= max(clock, self.last_column + c.ccd_s * (ahead + 1)):
+                self.planned = self.next_refresh
+                self.projected = [-1] * c.banks
         way = self.way
         if not have[way] or (self.run_length >= c.batch and have[1 - way]):
             way = 1 - way

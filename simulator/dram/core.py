@@ -464,7 +464,10 @@ class PythonCore:
         banks = min(k, piece.count)
         rcd = c.rcd_write if write else c.rcd_read
         tail = c.wl + c.bl
-        free, begin, wait = at, at, 0
+        turn = x.last_read + c.rtw if write else x.last_write + tail + c.wtr_s
+        col = plain = at - step  # the columns so far, and where they would be had the bus never turned round
+        wait = 0
+        cols = []
         for j in range(banks):
             b = piece.bank + (piece.first + j) % k
             g = b % c.groups
@@ -488,21 +491,22 @@ class PythonCore:
                 x.act_at = (x.act_at + 1) % 4
                 x.pre_ok[b] = act + c.ras
                 x.hits -= 1
-            free = max(free, x.act[b] + rcd - j * step, x.group_col[g] + c.ccd_l - j * step)
+            first = max(x.act[b] + rcd, x.group_col[g] + c.ccd_l)
+            plain = max(plain + step, first)
+            col = max(col + step, first, turn)
             if not write:
-                begin = max(begin, x.group_write[g] + tail + c.wtr_l - j * step)
-        begin = max(begin, x.last_read + c.rtw if write else x.last_write + tail + c.wtr_s)
-        if begin > free:
-            x.turnaround += begin - free
-            free = begin
+                col = max(col, x.group_write[g] + tail + c.wtr_l)
+            cols.append(col)
         x.refresh_wait += wait
+        x.turnaround += col - plain
         x.hits += piece.count
-        last = free + (piece.count - 1) * step
+        last = col + (piece.count - banks) * step
         recover = tail + c.wr if write else c.rtp
         for j in range(banks):
             b = piece.bank + (piece.first + j) % k
             g = b % c.groups
-            col = free + (j + (piece.count - 1 - j) // k * k) * step
+            at = j + (piece.count - 1 - j) // k * k  # the last column of this bank
+            col = last - (piece.count - 1 - at) * step if at >= banks else cols[j]
             x.group_col[g] = col
             if write:
                 x.group_write[g] = col

@@ -410,7 +410,9 @@ Time Model::serve(Channel& x, const Piece& piece, Time now) {
   const bool write = piece.write;
   const Time k = c.stripe, step = k > 1 ? c.ccd_s : c.ccd_l, banks = std::min(k, piece.count);
   const Time rcd = write ? c.rcd_write : c.rcd_read, tail = c.wl + c.bl;
-  Time free = at, begin = at, wait = 0;
+  const Time turn = write ? x.last_read + c.rtw : x.last_write + tail + c.wtr_s;
+  Time col = at - step, plain = col, wait = 0;  // plain: where the column would be had the bus never turned round
+  cols_.clear();
   for (Time j = 0; j < banks; ++j) {
     const auto b = static_cast<std::size_t>(piece.bank + (piece.first + j) % k);
     const std::size_t g = b % static_cast<std::size_t>(c.groups);
@@ -431,24 +433,24 @@ Time Model::serve(Channel& x, const Piece& piece, Time now) {
       x.pre_ok[b] = act + c.ras;
       --x.counters.hits;
     }
-    free = std::max({free, x.act[b] + rcd - j * step, x.group_col[g] + c.ccd_l - j * step});
-    if (!write) begin = std::max(begin, x.group_write[g] + tail + c.wtr_l - j * step);
-  }
-  begin = std::max(begin, write ? x.last_read + c.rtw : x.last_write + tail + c.wtr_s);
-  if (begin > free) {
-    x.counters.turnaround += begin - free;
-    free = begin;
+    const Time first = std::max(x.act[b] + rcd, x.group_col[g] + c.ccd_l);
+    plain = std::max(plain + step, first);
+    col = std::max({col + step, first, turn});
+    if (!write) col = std::max(col, x.group_write[g] + tail + c.wtr_l);
+    cols_.push_back(col);
   }
   x.counters.refresh_wait += wait;
+  x.counters.turnaround += col - plain;
   x.counters.hits += piece.count;
-  const Time last = free + (piece.count - 1) * step, recover = write ? tail + c.wr : c.rtp;
+  const Time last = col + (piece.count - banks) * step, recover = write ? tail + c.wr : c.rtp;
   for (Time j = 0; j < banks; ++j) {
     const auto b = static_cast<std::size_t>(piece.bank + (piece.first + j) % k);
     const std::size_t g = b % static_cast<std::size_t>(c.groups);
-    const Time col = free + (j + (piece.count - 1 - j) / k * k) * step;
-    x.group_col[g] = col;
-    if (write) x.group_write[g] = col;
-    x.pre_ok[b] = std::max(x.pre_ok[b], col + recover);
+    const Time index = j + (piece.count - 1 - j) / k * k;  // the last column of this bank
+    const Time end = index >= banks ? last - (piece.count - 1 - index) * step : cols_[static_cast<std::size_t>(j)];
+    x.group_col[g] = end;
+    if (write) x.group_write[g] = end;
+    x.pre_ok[b] = std::max(x.pre_ok[b], end + recover);
   }
   x.last_col = last;
   (write ? x.last_write : x.last_read) = last;

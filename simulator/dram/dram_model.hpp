@@ -134,6 +134,7 @@ class Model {
   std::vector<Transfer> transfers_;
   std::vector<int> spare_bursts_, spare_pieces_, spare_transfers_;
   std::priority_queue<Event, std::vector<Event>, std::greater<Event>> heap_;
+  std::vector<Time> cols_;  // of the piece being served
   Time sequence_ = 0;
   Time now_ = 0;  // of the event or call being worked on
 };

@@ -22,6 +22,7 @@ import pytest
 from dpu.codegen.dpufile import load
 from dpu.errors import DpuError
 from dpu.files import sha256
+from dpu.frontend.onnx_load import weights_digest
 from dpu.ir.arch import load_arch
 from dpu.runtime.cli import dpuc, dpurun
 from dpu.runtime.session import Session
@@ -356,7 +357,21 @@ def test_the_calibration_of_another_model(run: Run, made: Path) -> None:
         run,
         made,
         "dpuc sensitivity pipe --calibration other.st --size 64x64 -o out.json",
-        "E244]: other.st: made for another model than pipe\n  try: calibrate again",
+        f"E244]: other.st: made for a model with sha256 {other}, pipe/unet/model.onnx has {model}\n"
+        "  try: calibrate this model: dpuc calibrate DIR -o calib.safetensors",
+    )
+
+
+def test_the_calibration_of_the_same_graph_with_other_weights(run: Run, made: Path) -> None:
+    model = made / "pipe/unet/model.onnx"
+    write_statistics(made / "weights.st", model, weights="0" * 64)
+    refuses(
+        run,
+        made,
+        "dpuc compile pipe --calibration weights.st --size 64x64 -o out.dpu",
+        f"E244]: weights.st: made for weights with sha256 000000000000, the weights of pipe/unet/model.onnx have "
+        f"{weights_digest(model)[:12]}\n"
+        "  try: calibrate this model: dpuc calibrate DIR -o calib.safetensors",
     )
 
 

@@ -48,3 +48,21 @@ func.func @already(%x: tensor<2x16x8xf32>) -> tensor<2x16x8xf32> {
   %y = dpu.silu %x : tensor<2x16x8xf32> -> tensor<2x16x8xf32>
   func.return %y : tensor<2x16x8xf32>
 }
+
+// One order whatever the file's: of the two sides of a sum the longer one first; what nobody needs is gone.
+// CHECK-LABEL: func.func @ordered
+// CHECK:       [[A:%.*]] = dpu.linear %x
+// CHECK-NEXT:  [[S:%.*]] = dpu.silu [[A]]
+// CHECK:       [[B:%.*]] = dpu.linear %x
+// CHECK-NEXT:  dpu.add [[B]], [[S]]
+// CHECK-NOT:   dpu.gelu
+func.func @ordered(%x: tensor<2x3x8xf32>) -> tensor<2x3x4xf32> {
+  %w = dpu.param "m::w" : tensor<8x4xf32>
+  %v = dpu.param "m::v" : tensor<8x4xf32>
+  %b = dpu.t.linear %x, %v : tensor<2x3x8xf32>, tensor<8x4xf32> -> tensor<2x3x4xf32>
+  %g = dpu.t.gelu %x : tensor<2x3x8xf32> -> tensor<2x3x8xf32>
+  %a = dpu.t.linear %x, %w : tensor<2x3x8xf32>, tensor<8x4xf32> -> tensor<2x3x4xf32>
+  %s = dpu.t.silu %a : tensor<2x3x4xf32> -> tensor<2x3x4xf32>
+  %y = dpu.t.add %b, %s : tensor<2x3x4xf32>, tensor<2x3x4xf32> -> tensor<2x3x4xf32>
+  func.return %y : tensor<2x3x4xf32>
+}

@@ -34,3 +34,17 @@ func.func @gate_first(%x: tensor<2x3x8xf32>, %w: tensor<8x32xf32>) -> tensor<2x3
   %y = dpu.t.mul %v, %a : tensor<2x3x16xf32>, tensor<2x3x16xf32> -> tensor<2x3x16xf32>
   func.return %y : tensor<2x3x16xf32>
 }
+
+// Biases may follow the split.
+// CHECK-LABEL: func.func @bias_behind
+// CHECK:       [[K:%.*]] = dpu.t.linear %x, {{%.*}} : tensor<2x3x8xf32>, tensor<8x4xf32>
+// CHECK:       [[Q:%.*]] = dpu.t.linear %x, {{%.*}} bias {{%.*}} : tensor<4xf32>
+// CHECK:       func.return [[Q]], [[K]]
+func.func @bias_behind(%x: tensor<2x3x8xf32>) -> (tensor<2x3x4xf32>, tensor<2x3x4xf32>) {
+  %w = dpu.param "m::w" : tensor<8x8xf32>
+  %b = dpu.param "m::b" : tensor<4xf32>
+  %h = dpu.t.linear %x, %w : tensor<2x3x8xf32>, tensor<8x8xf32> -> tensor<2x3x8xf32>
+  %p, %k = dpu.t.split %h axis 2 : tensor<2x3x8xf32> -> tensor<2x3x4xf32>, tensor<2x3x4xf32>
+  %q = dpu.t.add %b, %p : tensor<4xf32>, tensor<2x3x4xf32> -> tensor<2x3x4xf32>
+  func.return %q, %k : tensor<2x3x4xf32>, tensor<2x3x4xf32>
+}
