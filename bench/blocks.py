@@ -14,6 +14,7 @@ from ..ir.arch import load_arch
 from ..ir.dialects import parse_module
 from ..passes.lower.estimator import estimate_entry
 from ..passes.quantise import Derived, fetcher, quantise
+from ..simulator.memory import with_dram
 from ..simulator.timing import simulate
 
 
@@ -87,13 +88,13 @@ BLOCKS = {
 }
 
 
-def measure(archs: Sequence[str]) -> list[BlockRow]:
-    """Every block on every arch. Weights are zeros: cycles do not depend on data."""
-    return [_one(name, text, arch) for arch in archs for name, text in BLOCKS.items()]
+def measure(archs: Sequence[str], dram: str = "") -> list[BlockRow]:
+    """Every block on every arch, with another DRAM timing if one is named. Weights are zeros: cycles do not care."""
+    return [_one(name, text, arch, dram) for arch in archs for name, text in BLOCKS.items()]
 
 
-def _one(name: str, source: str, arch_name: str) -> BlockRow:
-    arch = load_arch(arch_name)
+def _one(name: str, source: str, arch_name: str, dram: str = "") -> BlockRow:
+    arch = with_dram(load_arch(arch_name), dram) if dram else load_arch(arch_name)
     module = parse_module(source)
     derived: Derived = {}
     quantise(module, arch, None, derived)

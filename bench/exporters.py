@@ -198,7 +198,9 @@ def _seeded(component: str, recipe: str) -> Iterator[npt.NDArray[Any]]:
     for part in recipe.split("|"):
         found = re.fullmatch(r"(.+)\[([\d,]+)\](\^T)?", part)
         if found is None:
-            raise DpuError(recipe, "no recipe of a weight", hint="make the data again: tests/data/optimum/make.py")
+            raise DpuError(
+                recipe, "no recipe of a weight", hint="make the data again: tests/data/optimum/make.py", code="E115"
+            )
         shape = tuple(int(d) for d in found[2].split(","))
         value = seeded_tensor(0, component, found[1], shape).numpy()
         yield value.T if found[3] else value

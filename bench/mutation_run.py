@@ -27,6 +27,7 @@ from pydantic import BaseModel, ConfigDict
 from ..codegen.dpufile import load
 from ..codegen.verify.verify import verify_entry
 from ..errors import DpuError
+from ..files import atomic_write
 from ..ir.arch import Arch, load_arch
 from ..ir.container import Base, Entry, Program, Slot
 from ..runtime.check.compare import check
@@ -73,6 +74,11 @@ class MutationReport(BaseModel):
     @property
     def mutants(self) -> int:
         return sum(r.mutants for r in self.rows)
+
+    def save(self, path: Path) -> None:
+        """Write the table as JSON."""
+        with atomic_write(path) as temporary:
+            temporary.write_text(self.model_dump_json(indent=2) + "\n")
 
     def text(self) -> str:
         """The table as Markdown."""
@@ -272,18 +278,19 @@ def _harmless(subject: Subject, program: Program, seeds: Sequence[int]) -> bool:
 def outcomes(subjects: Sequence[Subject], count: int, seed: int, schedules: int, latent: int) -> Iterator[Outcome]:
     """`count` mutants, the kinds and the programs in turn."""
     kinds = [(group, kind) for group, mine in MUTATIONS.items() for kind in mine]
-    made = tried = 0
+    made = turn = 0
     while made < count:
-        group, kind = kinds[tried % len(kinds)]
-        subject = subjects[tried // len(kinds) % len(subjects)]
-        draft = Draft.of(subject.program, subject.entry.name, (seed, tried))
-        tried += 1
-        what = MUTATIONS[group][kind](draft)
-        if what is None:
-            continue
-        made += 1
-        result, code, harmless, why = judge(subject, draft, schedules, latent)
-        yield Outcome(group, kind, result, code, harmless, f"{subject.name}: {kind}: {what}: {why}")
+        group, kind = kinds[turn % len(kinds)]
+        subject = subjects[turn // len(kinds) % len(subjects)]
+        for attempt in range(20):  # a word may have nothing of the kind
+            draft = Draft.of(subject.program, subject.entry.name, (seed, turn, attempt))
+            what = MUTATIONS[group][kind](draft)
+            if what is not None:
+                made += 1
+                result, code, harmless, why = judge(subject, draft, schedules, latent)
+                yield Outcome(group, kind, result, code, harmless, f"{subject.name}: {kind}: {what}: {why}")
+                break
+        turn += 1
 
 
 def measure(
@@ -330,3 +337,18 @@ def measure(
 def builtin() -> list[Subject]:
     """The net on one tile and on three."""
     return [net(load_arch("dpu_tiny")), net(three_tiles())]
+
+
+def command_line(program: Path | None, count: int, seed: int, entry: str, orders: int, output: Path | None) -> str:
+    """The command that makes a report again."""
+    parts = ["dpubench mutate"]
+    if program is not None:
+        parts.append(str(program))
+    parts.append(f"--count {count} --seed {seed}")
+    if entry:
+        parts.append(f"--entry {entry}")
+    if orders != 8:
+        parts.append(f"--orders {orders}")
+    if output is not None:
+        parts.append(f"-o {output}")
+    return " ".join(parts)

@@ -1,7 +1,8 @@
 """Run a program in a random legal order: every engine of every tile goes on as soon as its queue and tokens let it.
 
-A word reads when it starts, its results appear when it ends, and what it writes is poison in between. Several words of
-an engine may be under way; they end in order, and `DRAIN` waits until all have. Which engine goes next, how deep the
+A word reads when it starts or as late as its engine's next word starts, its results appear when it ends, and what it
+writes is poison in between. Several words of an engine may be under way; they end in order, and `DRAIN` waits until all
+have. MM adds to what ACC and row maxima hold at its end. Which engine goes next, how deep the
 queues are and how many words overlap is drawn from a seed. So an order that the semaphores allow but the program does
 not mean gives other bits, a stop, or an illegal read.
 """
@@ -18,6 +19,7 @@ import numpy.typing as npt
 from ..codegen.verify.boxes import DRAM, boxes
 from ..ir.arch import Arch
 from ..ir.isa import ENGINE_OF, MAX_TOKENS, Buffer, Engine, Flag, Opcode, Words
+from ..ir.numerics import GateTable
 from ..simulator.decode import SEMAPHORES, Decoded, bits, decode, signal_ids, wait_ids
 from ..simulator.load_store import load, store
 from ..simulator.machine import Machine
@@ -48,11 +50,11 @@ class _Touch:
 
 @dataclass
 class _Flight:
-    """A word under way: what it read, or nothing if it reads at its end."""
+    """A word under way: what it has read, or None if it still reads at its end."""
 
     index: int
-    seen: list[Bytes] | None
-    tables: list[object]
+    seen: list[Bytes] | None = None
+    tables: list[GateTable | None] = field(default_factory=list)
 
 
 @dataclass
@@ -121,7 +123,7 @@ class Schedule:
         self.remote = [[0] * n for _ in range(n)]
         self.next = [0] * n
         depth, overlap = int(self.rng.choice([1, 2, 8, 64])), int(self.rng.choice([1, 2, 4, 4]))
-        self.engines = [
+        self.engines: list[dict[Engine, _Engine]] = [
             {e: _Engine(depth, overlap, float(self.rng.choice([0.05, 0.3, 1.0]))) for e in Engine if e != Engine.CTRL}
             for _ in range(n)
         ]
@@ -193,15 +195,24 @@ class Schedule:
             self.remote[t][s] -= 1
         engine.queue.popleft()
         tile = self.machine.tiles[t]
-        early = touch.own or bool(self.rng.random() < 0.7)
-        seen = [self._view(t, b).copy() for b in touch.reads if b[0] != Buffer.TABLE] if early else None
-        engine.flight.append(_Flight(i, seen, list(tile.tables)))
+        for earlier in engine.flight:  # an engine issues in order: those have read when this one starts
+            self._read(t, earlier)
+        engine.flight.append(_Flight(i))
+        if touch.own or self.rng.random() < 0.7:
+            self._read(t, engine.flight[-1])
         for b in touch.writes:
             if b[0] == Buffer.TABLE:
                 tile.tables[b[1]] = None
             else:
                 self._view(t, b)[...] = POISON
         return True
+
+    def _read(self, t: int, flight: _Flight) -> None:
+        """Let a word read, unless it has."""
+        if flight.seen is None:
+            touch = self.p.touched[t][flight.index]
+            flight.seen = [self._view(t, b).copy() for b in touch.reads if b[0] != Buffer.TABLE]
+            flight.tables = list(self.machine.tiles[t].tables)
 
     def _end(self, t: int, e: Engine) -> bool:
         engine = self.engines[t][e]
@@ -224,7 +235,7 @@ class Schedule:
             for v, seen in zip(reads, flight.seen, strict=True):
                 v[...] = seen
             if e == Engine.VPU:
-                tile.tables[:] = flight.tables  # type: ignore[assignment]
+                tile.tables[:] = flight.tables
             self._execute(t, w)
             if e == Engine.VPU:
                 tile.tables[:] = tables

@@ -57,6 +57,8 @@ _SOURCES = TypeAdapter(list[SourceOp])
 _ENTRIES = TypeAdapter(list[Entry])
 _SEGMENTS = TypeAdapter(list[HostSegment])
 _BASES = TypeAdapter(dict[int, int])
+_INFO = TypeAdapter(dict[str, object])
+_SUMS = TypeAdapter(dict[str, str])
 
 
 @dataclass(frozen=True)
@@ -233,6 +235,8 @@ def _check_metadata(path: str, header: dict[str, Any]) -> dict[str, str]:
     metadata = header.get("__metadata__")
     if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
         raise _not_a_program(path, "a safetensors file of another kind")
+    if any(not isinstance(v, str) for v in metadata.values()):
+        raise _not_a_program(path, "its metadata holds more than strings")
     abi, version = metadata.get("abi"), metadata.get("format_version")
     if abi != str(ABI_VERSION):
         raise DpuError(path, f"ABI {abi}, this build reads {ABI_VERSION}", hint="compile the model again", code="E302")
@@ -255,7 +259,7 @@ def _tensors(path: Path, header: dict[str, Any], begin: int) -> dict[str, Tensor
         try:
             dtype, shape = _DTYPES[entry["dtype"]], tuple(int(n) for n in entry["shape"])
             first, last = (int(n) for n in entry["data_offsets"])
-        except (KeyError, TypeError, ValueError) as e:
+        except (KeyError, TypeError, ValueError, OverflowError) as e:
             raise _not_a_program(str(path), f"the table entry of tensor '{name}' is malformed") from e
         if first < 0 or min(shape, default=0) < 0 or last - first != math.prod(shape) * dtype.itemsize:
             raise _not_a_program(str(path), f"tensor '{name}' has {last - first} bytes for shape {list(shape)}")
@@ -295,7 +299,10 @@ class _Reader:
         self.metadata = _check_metadata(str(path), header)
         self.tensors = _tensors(path, header, begin)
         self.map: Bytes = np.memmap(path, np.uint8, mode="r")[begin:]
-        self.checksums: dict[str, str] = json.loads(self.metadata["checksums"])
+        try:
+            self.checksums = _SUMS.validate_json(self.metadata["checksums"])
+        except (KeyError, ValidationError) as e:
+            raise _not_a_program(str(path), "its checksums cannot be read") from e
 
     def raw(self, name: str) -> Bytes:
         t = self.tensors[name]
@@ -365,6 +372,9 @@ def load(path: Path | str, verify: bool = True, arch: Arch | None = None) -> Pro
             if name.startswith("words/"):
                 entry, tile = name.removeprefix("words/").rsplit("/", 1)
                 words.setdefault(entry, {})[int(tile)] = reader.words(name)
+        bases = _BASES.validate_json(metadata["base_bytes"])
+        if any(not 0 <= b < 8 or not 0 <= n < 1 << 40 for b, n in bases.items()):
+            raise ValueError(f"regions of {bases} bytes: there are 8, below 2^40 bytes each")
         streams = {e.name: [words[e.name][t] for t in range(len(words.get(e.name, ())))] for e in entries}
 
         def part(prefix: str) -> Iterator[tuple[str, str]]:
@@ -375,12 +385,12 @@ def load(path: Path | str, verify: bool = True, arch: Arch | None = None) -> Pro
             entries=entries,
             words=streams,
             constants=reader.raw("constants"),
-            base_bytes=_BASES.validate_json(metadata["base_bytes"]),
+            base_bytes=bases,
             host_segments=_SEGMENTS.validate_json(metadata["host_segments"]),
             tables={short: reader.array(name) for short, name in part("table/")},
             files={short: reader.raw(name).tobytes() for short, name in part("file/")},
-            info=json.loads(metadata["info"]),
+            info=_INFO.validate_json(metadata["info"]),
         )
-    except (KeyError, ValidationError, ValueError) as e:
-        first = str(e).splitlines()[0]
+    except (LookupError, TypeError, ValueError, OverflowError) as e:  # pydantic's ValidationError is a ValueError
+        first = str(e).splitlines()[0] if str(e) else type(e).__name__
         raise _not_a_program(str(path), f"its metadata does not make a program: {first}") from e

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,10 @@ from xdsl.dialects.func import FuncOp
 
 from ..errors import DpuError
 from ..files import sha256
-from ..frontend.host_files import host_files
+from ..frontend.host_files import host_files, vae_config
 from ..frontend.importer import import_onnx
+from ..frontend.onnx_load import Weights, weights_digest
 from ..frontend.onnx_load import read as read_onnx
-from ..frontend.onnx_load import weights_digest
 from ..frontend.part_shapes import part_shapes
 from ..frontend.pipeline_folder import read_json
 from ..frontend.weights import WeightStore
@@ -61,6 +61,7 @@ class Compiled:
     fetch: Fetch
     records: list[PassRecord]
     path: Path | None = None
+    notes: list[str] = field(default_factory=list)
 
     @property
     def program(self) -> Program:
@@ -70,17 +71,18 @@ class Compiled:
     def summary(self) -> str:
         """What was compiled, in a few lines."""
         p = self.emitted.bare
-        lines = [f"{'entry':<10} {'ops':>5} {'GMAC':>9} {'words a tile':>14}"]
+        lines = [f"{'entry':<14} {'ops':>5} {'GMAC':>9} {'words a tile':>14}"]
         for e in p.entries:
             gmacs = sum(s.macs for s in e.sources) / 1e9
             longest = max(len(w) for w in p.words[e.name])
-            lines.append(f"{e.name:<10} {len(e.sources) - 1:>5} {gmacs:>9.3f} {longest:>14}")
+            lines.append(f"{e.name:<14} {len(e.sources) - 1:>5} {gmacs:>9.3f} {longest:>14}")
         sizes = ", ".join(
             f"{k} {v / 2**20:.2f} MiB" for k, v in zip(("const", "work", "state", "io"), _sizes(p), strict=True)
         )
-        lines.append(f"memory     {sizes}")
+        lines.append(f"memory         {sizes}")
         for s in p.host_segments:
-            lines.append(f"on the host: {s.name} ({s.why})")
+            lines.append(f"on the host    {s.name}: {s.why}")
+        lines += [f"note           {n}" for n in self.notes]
         if self.path is not None:
             lines.append(f"wrote {self.path} ({self.path.stat().st_size / 1e6:.1f} MB) for {p.arch.name}")
         return "\n".join(lines)
@@ -91,14 +93,20 @@ def _sizes(p: Program) -> list[int]:
 
 
 def graph_of(
-    onnx: Path, part: str, shapes: Shapes, absent: bool = False, dump_dir: Path | None = None
+    onnx: Path,
+    part: str,
+    shapes: Shapes,
+    absent: bool = False,
+    dump_dir: Path | None = None,
+    checkpoint: Path | None = None,
 ) -> tuple[ModuleOp, WeightStore, list[PassRecord]]:
-    """The canonical float functions of one ONNX file.
+    """The canonical float functions of one ONNX file; `checkpoint` holds other weights for it.
 
     Raises:
         DpuError: the file or its weights cannot be read, or an operator is unknown.
     """
-    module, store = import_onnx(onnx, shapes=dict(shapes), part=part, weights="absent" if absent else "required")
+    weights: Weights = "absent" if absent else "required"
+    module, store = import_onnx(onnx, shapes=dict(shapes), part=part, weights=weights, checkpoint=checkpoint)
     records = run_passes(module, FLOAT_PIPELINE, dump_dir=dump_dir)
     return module, store, records
 
@@ -118,14 +126,20 @@ class Front:
 
 
 def lower_onnx(
-    onnx: Path, part: str, arch: Arch, shapes: Shapes, statistics: Statistics, dump_dir: Path | None = None
+    onnx: Path,
+    part: str,
+    arch: Arch,
+    shapes: Shapes,
+    statistics: Statistics,
+    dump_dir: Path | None = None,
+    checkpoint: Path | None = None,
 ) -> Front:
     """Lower one ONNX file. Every pass is dumped, numbered, into `dump_dir` if there is one.
 
     Raises:
         DpuError: see `graph_of`, `quantise`, `lower_module`.
     """
-    module, store, records = graph_of(onnx, part, shapes, dump_dir=dump_dir)
+    module, store, records = graph_of(onnx, part, shapes, dump_dir=dump_dir, checkpoint=checkpoint)
     host = _host_layouts(module)
     cut = segments(module)
     tables = {str(s[k]): store.get(str(s[k])) for s in cut for k in ("table", "position") if k in s}
@@ -172,14 +186,20 @@ def _join(fronts: Sequence[Front], arch: Arch) -> Compiled:
 
 
 def compile_onnx(
-    onnx: Path, part: str, arch: Arch, shapes: Shapes, statistics: Statistics, dump_dir: Path | None = None
+    onnx: Path,
+    part: str,
+    arch: Arch,
+    shapes: Shapes,
+    statistics: Statistics,
+    dump_dir: Path | None = None,
+    checkpoint: Path | None = None,
 ) -> Compiled:
     """Compile one ONNX file into a program of its own.
 
     Raises:
         DpuError: see `lower_onnx`, `assemble`.
     """
-    compiled = _join([lower_onnx(onnx, part, arch, shapes, statistics, dump_dir)], arch)
+    compiled = _join([lower_onnx(onnx, part, arch, shapes, statistics, dump_dir, checkpoint)], arch)
     compiled.emitted.bare.info.update({"part": part, "precision": "w8a8", "model_sha256": sha256(onnx)})
     return compiled
 
@@ -196,11 +216,13 @@ def compile_folder(
     out: Path | None = None,
     dump_dir: Path | None = None,
     parts: Sequence[str] = PARTS,
+    checkpoint: Path | None = None,
 ) -> Compiled:
     """Compile an exported pipeline folder, or one ONNX file of a UNet.
 
     `size` is (height, width) in pixels, zero for the folder's own; `shapes` fixes open dimensions of a single file.
-    `parts` of a folder are compiled beside the UNet; the others go along for the host.
+    `parts` of a folder are compiled beside the UNet; the others go along for the host. `checkpoint` is a safetensors
+    file with other weights for the UNet (`frontend/checkpoint.py`).
 
     Raises:
         DpuError: no calibration, one of another model, or anything the stages refuse.
@@ -218,7 +240,7 @@ def compile_folder(
             str(onnx),
             "no such file",
             hint="export first: dpuc export tiny-seeded -o DIR, then dpuc compile DIR",
-            code="E102",
+            code="E106",
         )
     wanted = dict(shapes or {})
     latent = latent_size(model, size) if folder else (0, 0)
@@ -226,7 +248,7 @@ def compile_folder(
         wanted.setdefault("sample", (batch, 4, *latent))
     statistics = _statistics(calibration, onnx)
     dumps = dump_dir / "unet" if dump_dir is not None and folder else dump_dir
-    fronts = [lower_onnx(onnx, "unet", target, wanted, statistics, dumps)]
+    fronts = [lower_onnx(onnx, "unet", target, wanted, statistics, dumps, checkpoint)]
     for part in parts if folder else ():
         file = model / part / "model.onnx"
         dumps = dump_dir / part if dump_dir is not None else None
@@ -239,6 +261,14 @@ def compile_folder(
         on_host = tuple(HostSegment(name=p, why="not compiled; runs in ONNX Runtime") for p in PARTS if p not in parts)
         program.host_segments = [*PIPELINE_SEGMENTS[:1], *program.host_segments, *on_host, *PIPELINE_SEGMENTS[1:]]
     program.info["calibration"] = dict(statistics.info)
+    if checkpoint is not None:
+        program.info["checkpoint_sha256"] = sha256(checkpoint)
+    made = statistics.info.get("size", "")
+    if folder and made:
+        scale = 2 ** (len(_config(model, "vae", "block_out_channels")) - 1)
+        size_here = f"{latent[0] * scale}x{latent[1] * scale}"
+        if made != size_here:
+            compiled.notes.append(f"calibrated at {made} pixels (height x width), compiled for {size_here}")
     if out is not None:
         compiled.emitted.save(out)
         compiled.path = out
@@ -274,7 +304,7 @@ def _nearest(side: int, multiple: int) -> int:
 
 def _config(folder: Path, part: str, key: str) -> Any:
     """One entry of a part's `config.json`."""
-    file = folder / part / "config.json"
+    file = vae_config(folder) if part == "vae" else folder / part / "config.json"
     config = read_json(file)
     if key not in config:
         raise DpuError(str(file), f"has no '{key}'", hint="export the pipeline again", code="E110")
@@ -327,7 +357,7 @@ def _segment(part: str, s: Mapping[str, str | int]) -> HostSegment:
         "pick": "the row of the end-of-text token",
     }.get(kind, "not an operation of the DPU")
     names = [str(s[k]) for k in ("output", "input") if k in s]
-    return HostSegment(name=f"{part}: {kind} {names[0] if names else ''}".strip(), why=why)
+    return HostSegment(name=" ".join([kind, *names[:1], "of", part]), why=why)
 
 
 def _host_layouts(module: ModuleOp) -> HostInputs:

@@ -88,7 +88,7 @@ class Workload:
                 str(folder),
                 f"holds none of {', '.join(f'{s}.onnx' for s in PARTS)}",
                 hint="configs/workload/sdxl_base has the full-size graphs",
-                code="E102",
+                code="E106",
             )
 
     @staticmethod

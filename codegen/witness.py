@@ -8,7 +8,7 @@ Each rule is one function over the streams of an entry point; `check_program` ru
 - tokens: stream order is a legal execution. Every wait finds a token, no count exceeds `MAX_TOKENS`, none is left. So
   the program ends for any queue depth and any timing: the earliest unfinished word always has its tokens.
 
-Races, drains and the provenance of values are not decided here.
+Races, drains and the provenance of values are decided in `verify/`.
 """
 
 from __future__ import annotations

@@ -66,6 +66,8 @@ class Value:
     ssa: SSAValue | None = None
     weight: tuple[str, tuple[str, ...]] | None = None
     folded: Array | None = None
+    static: tuple[float, int] | None = None  # scale and zero point in [-128, 127] that the model quantises it with
+    quantised_from: ir.DataType | None = None  # a QuantizeLinear's result: the type before it; `ssa` is the value
 
     @property
     def size(self) -> int:
@@ -112,7 +114,9 @@ class Node:
     @property
     def name(self) -> str:
         """The node's name; exporters may leave it out."""
-        return self.node.name or f"{self.node.op_type}:{self.node.outputs[0].name}"
+        if isinstance(self.node.name, bytes):  # not UTF-8
+            return self.node.name.decode(errors="replace")
+        return self.node.name or ":".join([self.node.op_type, *(str(o.name) for o in self.node.outputs[:1])])
 
     def fail(self, what: str, why: str = "", hint: str = "", code: str = "E104") -> NoReturn:
         """Refuse the node.
@@ -121,7 +125,7 @@ class Node:
             DpuError: always.
         """
         where = f"{self.builder.loaded.file}: node '{self.name}'"
-        raise DpuError(where, f"{self.node.op_type}: {what}", why, hint, code)
+        raise DpuError(where, f"{self.node.op_type}: {what}", why, hint, code=code)
 
     def has(self, i: int) -> bool:
         """Whether input `i` is given."""
@@ -227,6 +231,9 @@ def tensor_type(shape: Sequence[int], dtype: ir.DataType) -> TensorType[Attribut
     """
     if dtype not in ELEMENTS:
         raise DpuError("graph", f"element type {dtype.name}", hint="export in float16 or float32", code="E104")
+    if min(shape, default=1) < 1:
+        size = "x".join(map(str, shape))
+        raise DpuError("graph", f"a tensor of {size} has no elements", hint="check the shapes given", code="E104")
     return TensorType(ELEMENTS[dtype], list(shape))
 
 

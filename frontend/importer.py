@@ -15,12 +15,12 @@ import onnx_ir as ir
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region
-from xdsl.utils.exceptions import VerifyException
 
-from ..errors import DpuError
+from ..errors import DpuError, reason, refusing
 from ..ir.dialects import verify
 from ..ir.locations import name_hint, node_loc
 from .build import ELEMENTS, Builder, Node, Value, tensor_type
+from .checkpoint import use_checkpoint
 from .fold import fold
 from .onnx_load import Weights, load
 from .onnx_ops import OPS
@@ -36,6 +36,7 @@ def import_onnx(
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     part: str,
     weights: Weights = "required",
+    checkpoint: Path | None = None,
 ) -> tuple[ModuleOp, WeightStore]:
     """Import one ONNX file as `func.func @<part>` in the tensor dialect.
 
@@ -44,11 +45,22 @@ def import_onnx(
         shapes: static shapes of inputs with open dimensions, such as `{"sample": (2, 4, 16, 16)}`.
         part: the function's name and the prefix of its parameters ("unet", "vae_decoder", ...).
         weights: "absent" accepts external data that is not there; reading it is then an error, shapes are not.
+        checkpoint: a safetensors file with weights to use instead (`checkpoint.py`); those of the file may be absent.
 
     Raises:
         DpuError: the file, an operator or a shape cannot be accepted; the message names file and node.
     """
-    loaded = load(Path(path), shapes or {}, part, weights)
+    hint = "check the model with onnx.checker, or export it again"
+    with refusing(str(path), "cannot be imported", hint=hint, code="E104"):
+        return _import(Path(path), shapes or {}, part, weights, checkpoint)
+
+
+def _import(
+    path: Path, shapes: Mapping[str, tuple[int, ...]], part: str, weights: Weights, checkpoint: Path | None
+) -> tuple[ModuleOp, WeightStore]:
+    loaded = load(path, shapes, part, weights if checkpoint is None else "absent")
+    if checkpoint is not None:
+        use_checkpoint(loaded.store, part, checkpoint)
     types = {}
     for value in loaded.graph.inputs:
         if value.name in loaded.inputs:
@@ -85,6 +97,17 @@ def import_onnx(
 def _import_node(builder: Builder, onnx_node: ir.Node) -> None:
     inputs = [None if v is None or v.name == "" else builder.values.get(str(v.name)) for v in onnx_node.inputs]
     node = Node(builder, onnx_node, inputs, {k: _attribute(a) for k, a in onnx_node.attributes.items()})
+    try:
+        _dispatch(node, inputs)
+    except DpuError:
+        raise
+    except Exception as e:
+        shown = ", ".join("x".join(map(str, v.shape)) or "scalar" for v in inputs if v)
+        node.fail(f"cannot be imported, inputs {shown} ({reason(e)})", hint="check the shapes given and the model")
+
+
+def _dispatch(node: Node, inputs: list[Value | None]) -> None:
+    onnx_node = node.node
     if onnx_node.op_type == "Constant":
         _constant(node)
         return
@@ -100,11 +123,7 @@ def _import_node(builder: Builder, onnx_node: ir.Node) -> None:
             hint="re-export with torch.onnx.export(dynamo=True, opset_version=20), or add the operator to "
             "frontend/onnx_ops.py",
         )
-    try:
-        importer(node)
-    except (ValueError, IndexError, TypeError, VerifyException) as e:
-        shown = ", ".join("x".join(map(str, v.shape)) or "scalar" for v in inputs if v)
-        node.fail(f"cannot be imported, inputs {shown} ({e})", hint="check the shapes given and the model")
+    importer(node)
 
 
 def _fold(node: Node) -> bool:
@@ -137,7 +156,10 @@ def _constant(node: Node) -> None:
 
 
 def _result(builder: Builder, name: str) -> Any:
-    value = builder.values[name]
+    value = builder.values.get(name)
+    if value is None:
+        what = f"output '{name}' is not computed by any node"
+        raise DpuError(str(builder.loaded.file), what, hint="check the model with onnx.checker", code="E104")
     if value.ssa is None:
         raise DpuError(
             str(builder.loaded.file),

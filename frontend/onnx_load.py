@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Literal
 
 import onnx_ir as ir
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx_ir.passes.common import InlinePass, RemoveUnusedNodesPass
 
-from ..errors import DpuError
+from ..errors import DpuError, reason, refusing
 from ..files import sha256
 from . import interface
 from .weights import Entry, WeightStore, missing, too_short
@@ -61,7 +60,9 @@ def load(path: Path, shapes: Mapping[str, tuple[int, ...]], part: str, weights: 
             code="E103",
         )
     if model.functions:
-        model = InlinePass()(model).model
+        hint = "export again without functions of the model's own"
+        with refusing(str(path), "its functions cannot be inlined", hint=hint, code="E102"):
+            model = InlinePass()(model).model
     shapes = {interface.input_name(part, name): shape for name, shape in shapes.items()}
     _name_boundary(model, part)
     store = WeightStore()
@@ -107,11 +108,11 @@ def read(path: Path) -> ir.Model:
             raise ValueError("it has no graph, or a graph without outputs")
         return model
     except FileNotFoundError as e:
-        raise DpuError(str(path), "no such file", hint="give the path of an .onnx file", code="E101") from e
-    except (DecodeError, ValueError, TypeError, KeyError, AttributeError, OSError) as e:
+        raise DpuError(str(path), "no such file", hint="give the path of an .onnx file", code="E106") from e
+    except Exception as e:  # protobuf and onnx_ir raise classes of their own
         raise DpuError(
             str(path),
-            f"not a readable ONNX model ({str(e).splitlines()[0] if str(e) else type(e).__name__})",
+            f"not a readable ONNX model ({reason(e)})",
             why="the file is cut off, is no ONNX protobuf, or is a Git LFS pointer",
             hint="copy, download or export the file again",
             code="E102",

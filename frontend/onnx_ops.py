@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import UnitAttr
 from ..ir import tensor as t
 from . import onnx_moves as moves
 from .build import FLOATS, Importer, Node, Value, array_attr, axis_of, f32_attr, i64_attr, is_causal, tensor_type
+from .onnx_quantised import dequantize_linear, quantize_linear, static_input
 
 BOOL, INT64 = ir.DataType.BOOL, ir.DataType.INT64
 
@@ -82,7 +83,8 @@ def matmul(node: Node) -> None:
     if batch is None:
         node.fail(f"inputs of shape {a} and {b} do not fit", hint="check the shapes given")
     result = node.type((*batch, a[-2], b[-1]))
-    node.finish(t.MatmulOp(operands=[node.ssa(0, param=True), node.ssa(1, param=True)], result_types=[result]))
+    operands = [node.ssa(0, param=True), node.ssa(1, param=True)]
+    node.finish(t.MatmulOp(operands=operands, properties={**static_input(node)}, result_types=[result]))
 
 
 def gemm(node: Node) -> None:
@@ -98,6 +100,7 @@ def gemm(node: Node) -> None:
             **{k: None if v == 1.0 else f32_attr(v) for k, v in scales.items()},
             "trans_a": UnitAttr() if trans_a else None,
             "trans_b": UnitAttr() if trans_b else None,
+            **static_input(node),
         },
         result_types=[node.type((k if trans_a else m, r if trans_b else n))],
     )
@@ -121,10 +124,12 @@ def conv(node: Node) -> None:
     pad = [int(p) for p in node.attrs.get("pads", (0, 0, 0, 0))]
     if x[1] != w[1]:
         node.fail(f"{x[1]} channels in, weights for {w[1]}", hint="check the shapes given")
+    if node.has(2) and node.shape(2) != w[:1]:
+        node.fail(f"a bias of shape {node.shape(2)} for {w[0]} channels", hint="check the model with onnx.checker")
     size = [(x[2 + i] + pad[i] + pad[2 + i] - w[2 + i]) // stride[i] + 1 for i in range(2)]
     op = t.ConvOp(
         operands=[node.ssa(0), node.ssa(1, param=True), node.ssa(2, param=True) if node.has(2) else None],
-        properties={"stride": array_attr(stride), "pad": array_attr(pad)},
+        properties={"stride": array_attr(stride), "pad": array_attr(pad), **static_input(node)},
         result_types=[node.type((x[0], w[0], *size))],
     )
     node.finish(op)
@@ -299,5 +304,7 @@ OPS: dict[str, Importer] = {
     "Where": where,
     "Shape": moves.shape_of_input,
     "Reciprocal": reciprocal,
+    "QuantizeLinear": quantize_linear,
+    "DequantizeLinear": dequantize_linear,
 }
 """Every ONNX operator that import understands."""

@@ -20,7 +20,7 @@ def part_shapes(onnx: Path, latent: tuple[int, int], samples: int = 1) -> dict[s
     try:
         inputs = ir.load(onnx).graph.inputs
     except Exception as e:  # protobuf's DecodeError has no public base
-        raise DpuError(str(onnx), "not a readable ONNX file", why=str(e).splitlines()[0][:200], code="E103") from e
+        raise DpuError(str(onnx), "not a readable ONNX file", why=str(e).splitlines()[0][:200], code="E102") from e
     shapes: dict[str, tuple[int, ...]] = {}
     for value in inputs:
         rank = len(value.shape) if value.shape is not None else 0

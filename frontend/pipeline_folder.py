@@ -55,6 +55,8 @@ class PipelineFolder:
             manifest = json.loads(file.read_text())
             if manifest["format"] != FORMAT:
                 raise ValueError(f"format {manifest['format']}, this version reads {FORMAT}")
+            if any(not isinstance(part["files"], dict) for part in manifest["parts"].values()):
+                raise ValueError("the files of a part are no object")
             folder = cls(path, manifest)
             files = [name for part in manifest["parts"].values() for name in part["files"]]
             missing = [name for name in files if not (path / name).is_file()]
@@ -103,7 +105,7 @@ class PipelineFolder:
                         str(self.path / name),
                         f"its SHA-256 is not the one in {MANIFEST}",
                         hint="run the export again: changed parts are replaced",
-                        code="E114",
+                        code="E116",
                     )
 
 
@@ -175,7 +177,7 @@ def unit(folder: Path, key: Mapping[str, Any], info: dict[str, Any]) -> Iterator
             str(folder),
             "exists, and no export wrote it",
             hint="choose an empty output folder",
-            code="E102",
+            code="E101",
         )
     with atomic_dir(folder) as temporary:
         yield temporary

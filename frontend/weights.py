@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import DpuError
+from ..errors import DpuError, refusing
 
 Array = npt.NDArray[Any]
 INTEGERS, SCALES = "integers", "scales"
@@ -160,7 +160,9 @@ class WeightStore:
 
     def _read(self, source: str, entry: Entry) -> Array:
         if entry.read is not None:
-            return np.asarray(entry.read()).reshape(entry.shape)
+            hint = "export the model again"
+            with refusing(f"parameter '{source}'", "its data does not fit its type and shape", hint=hint, code="E112"):
+                return np.asarray(entry.read()).reshape(entry.shape)
         if entry.file is None:
             raise DpuError(
                 source,

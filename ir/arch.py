@@ -62,9 +62,14 @@ class Latency(_Config):
 
 
 class Dram(_Config):
-    """External memory as the tiles see it. `model` names the timing model of `simulator/memory.py`."""
+    """External memory as the tiles see it. `model` names the timing model of `simulator/memory.py`.
 
-    model: Literal["ideal", "simple"] = "simple"
+    `hbm2` and `lpddr5x` take their timing from `parameters`, a file of `configs/dram` or a path; of the fields below
+    they use `port_bytes_per_cycle` and `base` only. The others serve the estimates, and `ideal` and `simple`.
+    """
+
+    model: Literal["ideal", "simple", "hbm2", "lpddr5x"] = "simple"
+    parameters: str = ""
     kind: str
     bytes_per_cycle: PositiveFloat  # all tiles together, sustained
     port_bytes_per_cycle: PositiveFloat  # one tile's LOAD or STORE port
@@ -72,6 +77,12 @@ class Dram(_Config):
     burst_bytes: PositiveInt = 4096
     base: NonNegativeInt = 0
     bytes: PositiveInt
+
+    @model_validator(mode="after")
+    def _check(self) -> Dram:
+        if (self.model in ("hbm2", "lpddr5x")) != bool(self.parameters):
+            raise ValueError(f"model '{self.model}' with parameters '{self.parameters}': hbm2 and lpddr5x need a file")
+        return self
 
 
 class Arch(_Config):
@@ -103,6 +114,8 @@ class Arch(_Config):
         for name, words in self.words.items():
             if not 0 < words <= MAX_WORDS:
                 raise ValueError(f"{name} holds {words} words, must be 1 to {MAX_WORDS} (16-bit addresses)")
+            if (banks := getattr(self.buffers, name).banks) > words:
+                raise ValueError(f"{name} has {banks} banks, but only {words} words")
         return self
 
     @cached_property
@@ -122,8 +135,10 @@ class Arch(_Config):
 
     @cached_property
     def digest(self) -> str:
-        """16 hex digits over all fields: a program runs only on the arch it was compiled for."""
-        text = json.dumps(self.model_dump(mode="json"), sort_keys=True)
+        """16 hex digits over all fields but the DRAM's timing: a program runs only on the arch it was compiled for."""
+        fields = self.model_dump(mode="json")
+        del fields["dram"]["model"], fields["dram"]["parameters"]
+        text = json.dumps(fields, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -149,7 +164,7 @@ def load_arch(name_or_path: str) -> Arch:
             name_or_path,
             "no such arch",
             hint=f"one of {', '.join(arch_names())}, or the path of a JSON file",
-            code="E501",
+            code="E505",
         )
     try:
         return Arch.model_validate_json(source.read_text())

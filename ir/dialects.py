@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from io import StringIO
 from typing import Any
 
@@ -11,9 +12,9 @@ from xdsl.dialects.func import Func
 from xdsl.ir import Dialect
 from xdsl.parser import Parser
 from xdsl.printer import Printer
-from xdsl.utils.exceptions import ParseError, VerifyException
+from xdsl.utils.exceptions import ParseError
 
-from ..errors import DpuError
+from ..errors import DpuError, reason
 from .graph import GRAPH_OPS
 from .locations import where
 from .qgraph import QGRAPH_OPS
@@ -41,14 +42,26 @@ def parse_module(text: str, name: str = "<text>") -> ModuleOp:
     Raises:
         DpuError: the text is no module, or breaks an operation's rules.
     """
+    for found in _STRINGS.finditer(text):
+        if found[0] == '"':  # said here: the lexer of xDSL tries every way to cut the rest of the line into pieces
+            line, column = _position(text, found.start())
+            what = "not a module (a string does not end on its line, or has an escape that does not exist)"
+            raise DpuError(f"{name}:{line}:{column}", what, hint="start from a dump of --dump-passes", code="E201")
     try:
         module = Parser(context(), text, name).parse_module()
     except ParseError as e:
         line, column = _position(text, e.span.start)
         what = f"not a module ({' '.join(e.msg.split())})"
         raise DpuError(f"{name}:{line}:{column}", what, hint="start from a dump of --dump-passes", code="E201") from e
+    except Exception as e:  # an attribute that refuses its content, or a depth that Python refuses
+        what = f"not a module ({reason(e)})"
+        raise DpuError(name, what, hint="start from a dump of --dump-passes", code="E201") from e
     verify(module, f"reading {name}")
     return module
+
+
+_STRINGS = re.compile(r'"(?:[^"\\\n\v\f]|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"|//[^\n]*|"')
+"""String literals and comments as xDSL knows them; a quote alone begins a string that is none."""
 
 
 def _position(text: str, at: int) -> tuple[int, int]:
@@ -64,12 +77,12 @@ def verify(module: ModuleOp, after: str) -> None:
     """
     try:
         module.verify()
-    except (VerifyException, ValueError) as e:  # a rule that unpacks a shape of another rank: ValueError
+    except Exception as e:  # VerifyException, or what a rule that unpacks a shape of another rank raises
         # Only now is it worth the time to ask each operation alone, which of them it is.
         for op in module.walk():
             try:
                 op.verify(verify_nested_ops=False)
-            except (VerifyException, ValueError) as own:
+            except Exception as own:
                 raise DpuError(where(op), f"after {after}: {op.name}: {_innermost(own)}", code="E204") from own
         raise DpuError("module", f"after {after}: {_innermost(e)}", code="E204") from e
 

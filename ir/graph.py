@@ -99,6 +99,8 @@ class LinearOp(IRDLOperation):
     residual = opt_operand_def(TensorType)
     act = opt_prop_def(StringAttr)
     geglu = opt_prop_def(UnitAttr)
+    x_scale = opt_prop_def(FloatAttr)  # x and x2 are quantised statically: the model says so
+    x_zero = opt_prop_def(IntegerAttr)  # their zero point in [-128, 127]
     y = result_def(TensorType)
 
     traits = traits_def(Pure())
@@ -143,6 +145,8 @@ class ConvOp(IRDLOperation):
     stride = prop_def(IntegerAttr)
     pad = prop_def(DenseArrayBase)
     upsample = opt_prop_def(UnitAttr)
+    x_scale = opt_prop_def(FloatAttr)  # of x and x2, if the model says so
+    x_zero = opt_prop_def(IntegerAttr)  # their zero point in [-128, 127]
     y = result_def(TensorType)
 
     traits = traits_def(Pure())

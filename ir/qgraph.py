@@ -59,6 +59,7 @@ class QConvOp(IRDLOperation):
 
     `y = f16(cvt(acc) * cs[n] + bias[n] (+ temb[b, n]) (+ residual))`, `cs[n] = x_scale * w_scale[n]`. A second source
     has its own scale; the ratio is folded into its weights. With `upsample`, four 2x2-tap phases with summed weights.
+    With `x_zero`, pixels hold `x / x_scale + x_zero`, so does the border, and the bias takes that off again.
     """
 
     name = "dpu.q.conv"
@@ -76,6 +77,7 @@ class QConvOp(IRDLOperation):
     upsample = opt_prop_def(UnitAttr)
     x_scale = prop_def(FloatAttr)
     x2_scale = opt_prop_def(FloatAttr)
+    x_zero = opt_prop_def(IntegerAttr)
     y_exp = opt_prop_def(IntegerAttr)  # y is stored as y * 2^-y_exp
     y = result_def(TensorType)
     stats = opt_result_def(TensorType)
@@ -148,12 +150,16 @@ class QGroupNormOp(IRDLOperation):
 
 @irdl_op_definition
 class QQuantiseOp(IRDLOperation):
-    """`y = cvt_i8(x * (1 / scale))`: float16 to int8 with a static scale."""
+    """`y = cvt_i8(x * (1 / scale))`: float16 to int8 with a static scale.
+
+    With `zero`, `y = cvt_offset(x * (1 / scale) + (zero + 128) - 128)` in [-128, 127].
+    """
 
     name = "dpu.q.quantise"
 
     x = operand_def(TensorType)
     scale = prop_def(FloatAttr)
+    zero = opt_prop_def(IntegerAttr)
     y = result_def(TensorType)
 
     traits = traits_def(Pure())
@@ -202,6 +208,8 @@ class QLinearOp(IRDLOperation):
     the row maximum (without) that the producer left; without it the operation computes it. Results: for each section
     its value, then the scales of a `q8_head` section (B x heads x T float32) or the statistics it asks for.
     `k_scale` names the per-column scales of `q8_static` sections, one operand each.
+
+    With `x_scale`, x and x2 are int8 already, with that static scale and zero point `x_zero`; there is no LayerNorm.
     """
 
     name = "dpu.q.linear"
@@ -221,6 +229,8 @@ class QLinearOp(IRDLOperation):
     eps = opt_prop_def(FloatAttr)
     act = opt_prop_def(StringAttr)
     heads = opt_prop_def(IntegerAttr)
+    x_scale = opt_prop_def(FloatAttr)
+    x_zero = opt_prop_def(IntegerAttr)
     x_exp = opt_prop_def(IntegerAttr)  # x is stored as x * 2^-x_exp
     y_exp = opt_prop_def(IntegerAttr)  # float16 results are stored as y * 2^-y_exp
     results_ = var_result_def(TensorType)
@@ -251,6 +261,7 @@ class QLinearOp(IRDLOperation):
         sections = zip(self.kinds.data, self.stats.data, strict=True)
         results = sum(1 + (k.data == "q8_head" or s.data != "none") for k, s in sections)
         _expect(len(self.results_) == results, f"{len(self.results_)} results, sections give {results}")
+        _expect(self.x_scale is None or (self.gamma is None and self.rows is None), "x_scale with LayerNorm or rows")
         _expect((self.gamma is None) == (self.beta is None) == (self.eps is None), "gamma, beta, eps come together")
 
 
@@ -284,7 +295,8 @@ class QAttentionOp(IRDLOperation):
     irdl_options = (ParsePropInAttrDict(),)
     assembly_format = (
         "$q `scale` $q_scale `,` $k `,` $v `mu` $mu `scale` $v_scale `heads` $heads `by` $scale "
-        "`key_block` $key_block `prob_bits` $prob_bits (`causal` $causal^)? attr-dict `:` type($q) `,` type($q_scale) `,` "
+        "`key_block` $key_block `prob_bits` $prob_bits (`causal` $causal^)? attr-dict "
+        "`:` type($q) `,` type($q_scale) `,` "
         "type($k) `,` type($v) `,` type($mu) `,` type($v_scale) `->` type($y) (`,` type($row_max)^)?"
     )
 

@@ -153,6 +153,11 @@ class CausalMaskOp(IRDLOperation):
     assembly_format = "attr-dict `:` type($y)"
 
 
+def static_input(op: Any) -> dict[str, Attribute | None]:
+    """The properties of an operation, in either dialect, that say how its input is quantised."""
+    return {"x_scale": op.x_scale, "x_zero": op.x_zero}
+
+
 @irdl_op_definition
 class MatmulOp(IRDLOperation):
     """`y = a b` over the last two dimensions, the others broadcast."""
@@ -161,9 +166,12 @@ class MatmulOp(IRDLOperation):
 
     a = operand_def(TensorType)
     b = operand_def(TensorType)
+    x_scale = opt_prop_def(FloatAttr)  # a is quantised statically: the model says so
+    x_zero = opt_prop_def(IntegerAttr)  # its zero point in [-128, 127]
     y = result_def(TensorType)
 
     traits = traits_def(Pure())
+    irdl_options = (ParsePropInAttrDict(),)
     assembly_format = "$a `,` $b attr-dict `:` type($a) `,` type($b) `->` type($y)"
 
     def verify_(self) -> None:
@@ -185,6 +193,8 @@ class GemmOp(IRDLOperation):
     beta = opt_prop_def(FloatAttr[Float32Type])
     trans_a = opt_prop_def(UnitAttr)
     trans_b = opt_prop_def(UnitAttr)
+    x_scale = opt_prop_def(FloatAttr)  # a is quantised statically: the model says so
+    x_zero = opt_prop_def(IntegerAttr)  # its zero point in [-128, 127]
     y = result_def(TensorType)
 
     traits = traits_def(Pure())
@@ -205,6 +215,8 @@ class LinearOp(IRDLOperation):
     w = operand_def(TensorType)
     bias = opt_operand_def(TensorType)
     geglu = opt_prop_def(UnitAttr)
+    x_scale = opt_prop_def(FloatAttr)  # x is quantised statically: the model says so
+    x_zero = opt_prop_def(IntegerAttr)  # its zero point in [-128, 127]
     y = result_def(TensorType)
 
     traits = traits_def(Pure())
@@ -234,6 +246,8 @@ class ConvOp(IRDLOperation):
     bias = opt_operand_def(TensorType)
     stride = prop_def(DenseArrayBase)
     pad = prop_def(DenseArrayBase)
+    x_scale = opt_prop_def(FloatAttr)  # x is quantised statically: the model says so
+    x_zero = opt_prop_def(IntegerAttr)  # its zero point in [-128, 127]
     y = result_def(TensorType)
 
     traits = traits_def(Pure())

@@ -217,7 +217,13 @@ def _conv(walk: _Walk, op: t.ConvOp) -> None:
     n, ho, wo = shape_of(op.y)[1:]
     new = g.ConvOp(
         operands=[x.value, None, walk.param(op, op.w), walk.param(op, op.bias), None, None],
-        properties={"height": _int(h), "width": _int(w), "stride": _int(stride[0]), "pad": op.pad},
+        properties={
+            "height": _int(h),
+            "width": _int(w),
+            "stride": _int(stride[0]),
+            "pad": op.pad,
+            **t.static_input(op),
+        },
         result_types=[_type(op.y, x.size[0], ho * wo, n)],
     )
     walk.views[op.y] = input_view(walk.emit(op, new), shape_of(op.y))
@@ -236,7 +242,7 @@ def _linear(walk: _Walk, op: t.LinearOp) -> None:
     n = shape_of(op.y)[-1]
     new = g.LinearOp(
         operands=[x.value, None, walk.param(op, op.w), walk.param(op, op.bias), None],
-        properties={"geglu": op.geglu},
+        properties={"geglu": op.geglu, **t.static_input(op)},
         result_types=[_type(op.y, *x.size[:2], n)],
     )
     walk.views[op.y] = View(walk.emit(op, new), (*x.dims[:-1], whole("c", n)))

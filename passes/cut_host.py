@@ -13,7 +13,17 @@ from xdsl.passes import ModulePass
 
 from ..ir.graph import ParamOp, shape_of
 from ..ir.locations import fuse, name_hint
-from ..ir.tensor import ELEMENTWISE, ArgmaxOp, ConcatOp, ConstantOp, GatherNdOp, GatherOp, LinearOp, ReshapeOp
+from ..ir.tensor import (
+    ELEMENTWISE,
+    ArgmaxOp,
+    ConcatOp,
+    ConstantOp,
+    GatherNdOp,
+    GatherOp,
+    LinearOp,
+    ReshapeOp,
+    static_input,
+)
 from .host_segments import add_segment
 from .match import AddOp, tensor, transforms
 from .merge_duplicates import remove_dead
@@ -100,7 +110,9 @@ def _cut_pick(module: ModuleOp, func: FuncOp, pick: GatherOp | GatherNdOp) -> No
     for op in operations[1:]:
         kind = tensor((*shape_of(x)[:2], shape_of(op.results[0])[-1]), op.results[0])
         if isinstance(op, LinearOp):
-            new: Operation = LinearOp(operands=[x, op.w, op.bias], properties={"geglu": op.geglu}, result_types=[kind])
+            new: Operation = LinearOp(
+                operands=[x, op.w, op.bias], properties={"geglu": op.geglu, **static_input(op)}, result_types=[kind]
+            )
         else:
             new = Cast(operands=[x], result_types=[kind])
         new.location = fuse(pick.location, op.location)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from html import escape
+from itertools import pairwise
 from pathlib import Path
 
 from ..errors import DpuError
@@ -29,7 +30,8 @@ _STYLE = """
 body{font:14px/1.45 system-ui,sans-serif;margin:2em auto;max-width:110em;padding:0 1em;color:#222}
 table{border-collapse:collapse}td,th{padding:.15em .8em;text-align:right;border-bottom:1px solid #ddd}
 td:first-child,th:first-child,td:last-child,th:last-child{text-align:left}
-details{margin:.4em 0;border:1px solid #ccc;border-radius:4px}summary{cursor:pointer;padding:.3em .6em;background:#f4f4f4}
+details{margin:.4em 0;border:1px solid #ccc;border-radius:4px}
+summary{cursor:pointer;padding:.3em .6em;background:#f4f4f4}
 pre{margin:0;padding:.4em .6em;overflow-x:auto;font:12px/1.4 ui-monospace,monospace}
 .add{background:#e3f6e3;display:block}.del{background:#fbe4e4;display:block}.gap{color:#777;display:block}
 .note{padding:.3em .6em;color:#7a4b00}
@@ -62,12 +64,12 @@ def write_pages(folder: Path) -> list[Path]:
         DpuError: there is no dump in it, or it cannot be written.
     """
     if not folder.is_dir():
-        raise DpuError(str(folder), "no such folder", hint="dpuc compile --dump-passes writes one", code="E102")
+        raise DpuError(str(folder), "no such folder", hint="dpuc compile --dump-passes writes one", code="E106")
     own = dumps(folder)
     parts = [p for p in sorted(folder.iterdir()) if p.is_dir() and dumps(p)]
     if not own and not parts:
         what = "holds no NN-<pass>.mlir"
-        raise DpuError(str(folder), what, hint="dpuc compile --dump-passes writes them", code="E102")
+        raise DpuError(str(folder), what, hint="dpuc compile --dump-passes writes them", code="E106")
     written = [_write(part, _page(part, dumps(part))) for part in parts]
     if own:
         return [*written, _write(folder, _page(folder, own, [p.name for p in parts]))]
@@ -89,7 +91,7 @@ def _links(folder: Path, parts: Sequence[str]) -> str:
     rows = []
     for part in parts:
         records = _records(folder / part)
-        spent = f"{sum(float(r.get('seconds', 0)) for r in records):.2f} s" if records else ""
+        spent = f"{sum(float(str(r.get('seconds', 0))) for r in records):.2f} s" if records else ""
         link = f'<a href="{escape(part)}/index.html">{escape(part)}</a>'
         rows.append(f"<tr><td>{link}<td>{len(dumps(folder / part)) - 1}<td>{spent}<td></tr>")
     return "<table><tr><th>part<th>passes<th>time<th></tr>" + "".join(rows) + "</table>" if rows else ""
@@ -107,7 +109,7 @@ def _records(folder: Path) -> list[dict[str, object | float]]:
 def _page(folder: Path, found: Sequence[Dump], parts: Sequence[str] = ()) -> str:
     by_number = dict(enumerate(_records(folder), 1))
     rows, sections = [], []
-    for before, after in zip(found, found[1:], strict=False):
+    for before, after in pairwise(found):
         record = by_number.get(after.number, {})
         title = f"{after.number:02d} {after.name}"
         diff, count = _section(before, after)

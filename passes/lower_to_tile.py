@@ -31,4 +31,4 @@ class LowerToTile(ModulePass):
 
 
 def _no_weights(source: str, transform: tuple[str, ...]) -> npt.NDArray[Any]:
-    raise DpuError(source, "asked for, but a pass on text has no weights", code="E227")
+    raise DpuError(source, "asked for, but a pass on text has no weights", code="E113")

@@ -17,7 +17,7 @@ from xdsl.passes import ModulePass
 from xdsl.utils.arg_spec import parse_pipeline
 from xdsl.utils.exceptions import ArgSpecParseError
 
-from ..errors import DpuError
+from ..errors import DpuError, refusing
 from ..files import atomic_write
 from ..ir.dialects import context, print_module, verify
 
@@ -148,7 +148,14 @@ def run_passes(
         name = one.name
         before = _count(module)
         started = time.perf_counter()
-        one.apply(ctx, module)
+        with refusing(
+            f"pass '{name}'",
+            "cannot handle this module",
+            why="it meets something that the passes before it never leave, or has a fault of its own",
+            hint="run the passes in the order of `dpuc passes`; dpuc reduce --when compile-error makes a small module",
+            code="E205",
+        ):
+            one.apply(ctx, module)
         verify(module, f"pass '{name}'")
         seconds = time.perf_counter() - started
         after = _count(module)

@@ -156,6 +156,18 @@ def scale_of(amax: npt.ArrayLike) -> F32:
     return np.where(a > 0, a / np.float32(127), np.float32(1)).astype(np.float32)
 
 
+def static_of(op: Operation) -> tuple[float, int] | None:
+    """Scale and zero point of a convolution's or linear's input, where the model gives them."""
+    if not isinstance(op, g.ConvOp | g.LinearOp) or op.x_scale is None:
+        return None
+    return op.x_scale.value.data, 0 if op.x_zero is None else op.x_zero.value.data
+
+
+def same_input(a: g.LinearOp, b: g.LinearOp) -> bool:
+    """Whether two linears read the same values, quantised the same way."""
+    return (a.x, a.x2, static_of(a)) == (b.x, b.x2, static_of(b))
+
+
 class _Function:
     """Rewrites one function, operation by operation, in order."""
 
@@ -177,7 +189,7 @@ class _Function:
         self.block = f.body.block
         self.new: dict[SSAValue, SSAValue] = {}  # float value -> its float16 (or float32) replacement
         self.stats: dict[SSAValue, tuple[str, SSAValue]] = {}  # float value -> what its producer left
-        self.int8: dict[tuple[SSAValue, float], SSAValue] = {}  # statically quantised values
+        self.int8: dict[tuple[SSAValue, float, int], SSAValue] = {}  # statically quantised values, by scale and zero
         self.mu: dict[SSAValue, SSAValue] = {}  # centred values' means
         self.q_scale: dict[SSAValue, SSAValue] = {}
         self.done: set[Operation] = set()
@@ -246,13 +258,16 @@ class _Function:
         self.emit(op, at)
         return op.value
 
-    def quantised(self, v: SSAValue, scale: float, at: Operation) -> SSAValue:
-        """The int8 form of a value with a static scale, made once."""
-        key = (v, scale)
+    def quantised(self, v: SSAValue, scale: float, at: Operation, zero: int = 0) -> SSAValue:
+        """The int8 form of a value with a static scale and zero point, made once."""
+        key = (v, scale, zero)
         if key not in self.int8:
             op = q.QQuantiseOp(
                 operands=[self.value(v)],
-                properties={"scale": FloatAttr(math.ldexp(scale, -self.exponents.get(v, 0)), 32)},
+                properties={
+                    "scale": FloatAttr(math.ldexp(scale, -self.exponents.get(v, 0)), 32),
+                    "zero": IntegerAttr(zero, 64) if zero else None,
+                },
                 result_types=[tensor(g.shape_of(v), i8)],
             )
             self.emit(op, at)
@@ -297,14 +312,14 @@ class _Function:
         quantised: list[SSAValue] = []
         for operand, v in zip(("x", "x2"), sources, strict=False):
             producer = v.owner
-            scale = float(scale_of(self.absmax(op, operand)))
-            if isinstance(producer, g.GroupNormOp) and (v, -1.0) in self.int8:
-                q_op = cast(q.QGroupNormOp, self.int8[v, -1.0].owner)
+            scale, zero = static_of(op) or (float(scale_of(self.absmax(op, operand))), 0)
+            if isinstance(producer, g.GroupNormOp) and (v, -1.0, 0) in self.int8:
+                q_op = cast(q.QGroupNormOp, self.int8[v, -1.0, 0].owner)
                 assert q_op.scale is not None
                 scale = q_op.scale.value.data
                 quantised.append(q_op.y)
             else:
-                quantised.append(self.quantised(v, scale, op))
+                quantised.append(self.quantised(v, scale, op, zero))
             scales.append(scale)
         shape = g.btc(op.y, "y")
         want = self.wanted(op.y)
@@ -356,9 +371,13 @@ class _Function:
         if op.act:
             properties["act"] = op.act
         results: list[Attribute] = []
+        static = {static_of(c) for c in convs}
+        if len(static) > 1 or any(s is not None and s[1] for s in static):
+            convs = []  # each reader quantises for itself
         if convs:
-            amax = max(self.absmax(c, "x" if c.x is op.y else "x2") for c in convs)
-            properties["scale"] = FloatAttr(float(scale_of(amax)), 32)
+            given = next(iter(static))
+            amax = max(self.absmax(c, "x" if c.x is op.y else "x2") for c in convs) if given is None else 0.0
+            properties["scale"] = FloatAttr(given[0] if given else float(scale_of(amax)), 32)
         elif self.wanted(op.y) == "row_max":
             results.append(self.stats_type("row_max", shape))
         new = q.QGroupNormOp(
@@ -375,7 +394,7 @@ class _Function:
         )
         self.emit(new, op)
         if convs:
-            self.int8[op.y, -1.0] = new.y
+            self.int8[op.y, -1.0, 0] = new.y
         else:
             self.new[op.y] = new.y
             if new.row_max is not None:
@@ -398,7 +417,7 @@ class _Function:
         found = []
         for role in ("q", "k", "v"):
             owner = getattr(attention, role).owner
-            if isinstance(owner, g.LinearOp) and (owner.x, owner.x2) == (op.x, op.x2) and plain(owner):
+            if isinstance(owner, g.LinearOp) and same_input(owner, op) and plain(owner):
                 found.append(owner)
         return found if op in found else [op]
 
@@ -438,8 +457,16 @@ class _Function:
         first = group[0]
         norm = first.x.owner if isinstance(first.x.owner, g.LayerNormOp) else None
         x = norm.x if norm is not None else first.x
+        static = static_of(first) if norm is None else None  # LayerNorm's linears keep a scale for each token
+        sources = [v for v in (x, first.x2) if v is not None]
+        inputs = [self.value(v) if static is None else self.quantised(v, static[0], first, static[1]) for v in sources]
         kind, rows = self.stats.get(x, ("none", None))
-        use_rows = rows is not None and first.x2 is None and kind == ("row_pair" if norm is not None else "row_max")
+        use_rows = (
+            static is None
+            and rows is not None
+            and first.x2 is None
+            and kind == ("row_pair" if norm is not None else "row_max")
+        )
         results: list[Attribute] = []
         k_scales: list[SSAValue] = []
         heads: IntegerAttr[Any] | None = None
@@ -468,13 +495,18 @@ class _Function:
             properties["act"] = first.act
         if heads is not None:
             properties["heads"] = heads
-        self.set_exponent(properties, "x_exp", x)
+        if static is None:
+            self.set_exponent(properties, "x_exp", x)
+        else:
+            properties["x_scale"] = FloatAttr(static[0], 32)
+            if static[1]:
+                properties["x_zero"] = IntegerAttr(static[1], 64)
         if len(group) == 1:
             self.set_exponent(properties, "y_exp", first.y)
         new = q.QLinearOp(
             operands=[
-                [self.value(x)],
-                [self.value(first.x2)] if first.x2 is not None else [],
+                inputs[:1],
+                inputs[1:],
                 [rows] if use_rows and rows is not None else [],
                 [norm.gamma] if norm is not None else [],
                 [norm.beta] if norm is not None else [],

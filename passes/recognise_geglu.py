@@ -12,7 +12,7 @@ from xdsl.pattern_rewriter import GreedyRewritePatternApplier, PatternRewriter, 
 
 from ..ir.graph import ParamOp, shape_of
 from ..ir.locations import LocatedPattern
-from ..ir.tensor import ELEMENTWISE, LinearOp, SliceOp, SplitOp
+from ..ir.tensor import ELEMENTWISE, LinearOp, SliceOp, SplitOp, static_input
 from .match import MulOp, op_and, parameter, tensor, transforms
 from .recognise_linear import Bias
 
@@ -37,7 +37,7 @@ class Geglu(LocatedPattern):
                 continue
             new = LinearOp(
                 operands=[linear.x, linear.w, linear.bias],
-                properties={"geglu": UnitAttr()},
+                properties={"geglu": UnitAttr(), **static_input(linear)},
                 result_types=[op.results[0].type],
             )
             parts = list(dict.fromkeys([value.owner, gate.owner]))
@@ -66,7 +66,7 @@ class SplitLinear(LocatedPattern):
             columns = f"cols:{at}:{at + n}"
             part = parameter(w.source, [*transforms(w), columns], tensor((shape_of(linear.w)[0], n), linear.w))
             more = parameter(bias.source, [*transforms(bias), columns], tensor((n,), bias.value)) if bias else None
-            new = LinearOp(operands=[linear.x, part, more], result_types=[y.type])
+            new = LinearOp(operands=[linear.x, part, more], properties=static_input(linear), result_types=[y.type])
             made += [part, *([more] if more else []), new]
             results.append(new.y)
             at += n

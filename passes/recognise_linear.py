@@ -12,7 +12,7 @@ from xdsl.pattern_rewriter import GreedyRewritePatternApplier, PatternRewriter, 
 
 from ..ir.graph import ParamOp, shape_of
 from ..ir.locations import LocatedPattern
-from ..ir.tensor import GemmOp, LinearOp, MatmulOp, ReshapeOp
+from ..ir.tensor import GemmOp, LinearOp, MatmulOp, ReshapeOp, static_input
 from .match import AddOp, op_and, transposed, vector
 
 
@@ -21,7 +21,8 @@ class Matmul(LocatedPattern):
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         if isinstance(op, MatmulOp) and isinstance(op.b.owner, ParamOp) and len(shape_of(op.b)) == 2:
-            self.replace(rewriter, op, LinearOp(operands=[op.a, op.b, None], result_types=[op.y.type]))
+            new = LinearOp(operands=[op.a, op.b, None], properties=static_input(op), result_types=[op.y.type])
+            self.replace(rewriter, op, new)
 
 
 class Gemm(LocatedPattern):
@@ -34,7 +35,7 @@ class Gemm(LocatedPattern):
         bias = vector(op.c, 1, 2) if op.c else None
         if op.c and (bias is None or shape_of(bias.value)[0] != shape_of(op.y)[1]):
             return
-        new = LinearOp(operands=[op.a, w, bias], result_types=[op.y.type])
+        new = LinearOp(operands=[op.a, w, bias], properties=static_input(op), result_types=[op.y.type])
         made = [o for o in (w if op.trans_b else None, bias) if o is not None]
         self.replace(rewriter, op, [*made, new])
 
@@ -54,7 +55,11 @@ class Bias(LocatedPattern):
                 continue
             if shape_of(bias.value)[0] != shape_of(y)[-1]:
                 continue
-            new = LinearOp(operands=[linear.x, linear.w, bias], result_types=[op.results[0].type])
+            new = LinearOp(
+                operands=[linear.x, linear.w, bias],
+                properties=static_input(linear),
+                result_types=[op.results[0].type],
+            )
             self.replace(rewriter, op, [bias, new], absorbed=[linear])
             return
 
@@ -74,7 +79,9 @@ class Flat(LocatedPattern):
         if shape[-1] != shape_of(linear.y)[-1]:
             return
         new = LinearOp(
-            operands=[x, linear.w, linear.bias], properties={"geglu": linear.geglu}, result_types=[op.y.type]
+            operands=[x, linear.w, linear.bias],
+            properties={"geglu": linear.geglu, **static_input(linear)},
+            result_types=[op.y.type],
         )
         self.replace(rewriter, op, new, absorbed=[linear.x.owner, linear])
 

@@ -83,6 +83,11 @@ def quantise_columns(w: F32, scale: F32) -> I8:
     return q
 
 
+def column_sums(q: I8) -> npt.NDArray[np.int64]:
+    """The sum of each column's integers; q is [k, n]."""
+    return np.asarray(q.sum(axis=0, dtype=np.int64))
+
+
 def pad_rows(w: npt.NDArray[np.generic], to: int) -> npt.NDArray[np.generic]:
     """w [k, n] with zero rows appended up to a multiple of `to`."""
     return np.pad(w, ((0, -w.shape[0] % to), (0, 0)))

@@ -29,6 +29,7 @@ def compile_text(
     dump_dir: Path | None,
     check: bool,
     bisect: Path | None,
+    checkpoint: Path | None = None,
 ) -> tuple[str, bool]:
     """What to print, and whether the check (if there was one) found every value equal.
 
@@ -46,6 +47,7 @@ def compile_text(
             shapes=shapes,
             out=out,
             dump_dir=dump_dir,
+            checkpoint=checkpoint,
         )
     text = compiled.summary()
     if not check and bisect is None:
@@ -92,7 +94,7 @@ def estimate_text(model: Path, archs: str, steps: int, size: tuple[int, int], ba
         raise DpuError("--steps", f"{steps} is not 1 or more", code="E501")
     if not model.is_dir():
         what = "is a file, expected a folder" if model.exists() else "no such folder"
-        raise DpuError(str(model), what, hint="configs/workload/sdxl_base has the graphs", code="E102")
+        raise DpuError(str(model), what, hint="configs/workload/sdxl_base has the graphs", code="E106")
     return estimate_folder(model, [load_arch(a.strip()) for a in archs.split(",")], steps, size, batch)
 
 

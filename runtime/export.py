@@ -26,7 +26,7 @@ def export_pipeline(
     """
     folder = None if source in ("tiny-seeded", "sdxl") else Path(source)
     if folder is not None and not folder.is_dir():
-        raise DpuError(source, "no such pipeline", hint="tiny-seeded, sdxl, or a local diffusers folder", code="E111")
+        raise DpuError(source, "no such pipeline", hint="tiny-seeded, sdxl, or a local diffusers folder", code="E106")
     if folder is not None and out.resolve() == folder.resolve():
         raise DpuError(str(out), "is the source itself", hint="choose another output folder", code="E501")
     if graph_only and source == "tiny-seeded":

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import DpuError
+from ..frontend import interface
 from .pipeline_files import PipelineFiles
 
 _INLINE = 1024  # elements; larger tensors are handed to ONNX Runtime without going through protobuf (2 GiB at most)
@@ -29,7 +30,7 @@ def threads() -> int:
 class HostModel:
     """One session. Call it with arrays by input name; it returns arrays by output name."""
 
-    def __init__(self, files: PipelineFiles, name: str) -> None:
+    def __init__(self, files: PipelineFiles, name: str, part: str = "") -> None:
         import onnx
         import onnxruntime as ort
 
@@ -37,7 +38,7 @@ class HostModel:
         try:
             model = onnx.load_model_from_string(bytes(files.view(name)))
         except Exception as e:  # protobuf's DecodeError has no public base
-            raise DpuError(f"{files.where}: {name}", "not a readable ONNX file", why=str(e), code="E110") from e
+            raise DpuError(f"{files.where}: {name}", "not a readable ONNX file", why=str(e), code="E102") from e
         options = ort.SessionOptions()
         options.intra_op_num_threads = threads()
         # Spinning threads starve whoever shares the cores; the gain without neighbours is small.
@@ -53,7 +54,10 @@ class HostModel:
         kinds = {"tensor(float)": np.float32, "tensor(int64)": np.int64, "tensor(int32)": np.int32}
         self.inputs: dict[str, Any] = {i.name: kinds.get(i.type, np.float32) for i in self._session.get_inputs()}
         self.shapes: dict[str, list[int | str]] = {i.name: i.shape for i in self._session.get_inputs()}
-        self.outputs: list[str] = [o.name for o in self._session.get_outputs()]
+        names = [o.name for o in self._session.get_outputs()]
+        wanted = interface.outputs(part, names) if part else dict.fromkeys(names)
+        self._fetch = list(wanted)
+        self.outputs: list[str] = [canonical or name for name, canonical in wanted.items()]
         self.name = name
 
     def __call__(self, inputs: Mapping[str, npt.ArrayLike]) -> dict[str, npt.NDArray[np.float32]]:
@@ -64,7 +68,7 @@ class HostModel:
         """
         try:
             feed = {n: np.ascontiguousarray(np.asarray(inputs[n]), dtype) for n, dtype in self.inputs.items()}
-            return dict(zip(self.outputs, self._session.run(None, feed), strict=True))
+            return dict(zip(self.outputs, self._session.run(self._fetch, feed), strict=True))
         except Exception as e:
             raise DpuError(self.name, "ONNX Runtime failed", why=str(e), code="E406") from e
 

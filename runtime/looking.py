@@ -52,7 +52,7 @@ class Looking:
         if self.break_commands is not None and self.break_at is None:
             raise DpuError("--break-commands", "there is no breakpoint", hint="give --break-at OP", code="E501")
         if self.break_commands is not None and not self.break_commands.is_file():
-            raise DpuError(str(self.break_commands), "no such file", code="E102")
+            raise DpuError(str(self.break_commands), "no such file", code="E106")
         for option, value in (("--dump-tensors", self.dump_tensors), ("--break-at", self.break_at)):
             if value and target != "sim":
                 raise DpuError(option, f"target {target} has none", hint="--target sim", code="E501")
@@ -68,11 +68,11 @@ class Looking:
         from ..simulator.machine import Machine
         from .breaks import Breakpoint
         from .dump import TensorDump
-        from .sim_device import SimDevice
+        from .sim_device import Runner, SimDevice
 
         if not isinstance(device, SimDevice):
             raise DpuError("device", "only the simulator can be looked into", hint="--target sim", code="E501")
-        runner = Machine.run
+        runner: Runner = Machine.run
         if self.break_at is not None:
             runner = Breakpoint(program, self.break_at, _lines(self.break_commands), _show).run
         if self.dump_to is not None:

@@ -170,7 +170,7 @@ class Pipeline:
         return self._part("vae_decoder")
 
     def _part(self, name: str) -> Part:
-        return self.parts[name] if name in self.parts else HostModel(self.files, f"{name}/model.onnx")
+        return self.parts[name] if name in self.parts else HostModel(self.files, f"{name}/model.onnx", name)
 
     def _encode_text(self, text: str) -> tuple[F32, F32]:
         """(hidden states of both encoders side by side, pooled projection of the second) of one prompt."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..errors import DpuError
+from ..frontend.host_files import VAE_CONFIGS, vae_config
 
 
 class PipelineFiles(Protocol):
@@ -39,19 +40,23 @@ class FolderFiles:
     def __init__(self, path: Path) -> None:
         if not path.is_dir():
             what = "is a file, expected an exported folder" if path.exists() else "no such folder"
-            raise DpuError(str(path), what, hint="dpuc export tiny-seeded -o DIR", code="E111")
+            raise DpuError(str(path), what, hint="dpuc export tiny-seeded -o DIR", code="E106")
         self.path, self.where = path, str(path)
 
     def names(self) -> list[str]:
         """Every file, sorted."""
         # Parts may be links to folders elsewhere, which rglob does not follow.
         found = [Path(base, name) for base, _, names in os.walk(self.path, followlinks=True) for name in names]
-        return sorted(p.relative_to(self.path).as_posix() for p in found if p.is_file())
+        names = {p.relative_to(self.path).as_posix() for p in found if p.is_file()}
+        if not names.isdisjoint(VAE_CONFIGS):
+            names.add(VAE_CONFIGS[0])
+        return sorted(names)
 
     def view(self, name: str) -> memoryview:
         """The bytes of one file, mapped."""
         try:
-            with (self.path / name).open("rb") as f:
+            file = vae_config(self.path) if name == VAE_CONFIGS[0] else self.path / name
+            with file.open("rb") as f:
                 if not f.seek(0, 2):
                     return memoryview(b"")
                 return memoryview(mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ))

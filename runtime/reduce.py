@@ -11,7 +11,7 @@ from ..errors import DpuError
 from ..files import atomic_write
 from ..ir.arch import load_arch
 from ..ir.dialects import parse_module, print_module
-from .failures import SeededWeights, Weights, is_quantised, predicate
+from .failures import CompileError, SeededWeights, Weights, compile_module, is_quantised, predicate
 from .reduce_graph import reduce_module
 
 
@@ -42,6 +42,9 @@ def reduce_text(
     if when.strip().startswith("sqnr") and is_quantised(module):
         why = "the float reference is the canonical graph"
         raise DpuError("--when sqnr", "needs a module before quantisation", why=why, code="E501")
+    if not isinstance(fails, CompileError):
+        # What does not compile at all says so here; during the search it only counts as another failure.
+        _ = compile_module(module.clone(), description, weights)[0].program
     found = reduce_module(module, fails, say)
     with atomic_write(out) as temporary:
         temporary.write_text(print_module(found.module, locations), encoding="utf-8")
@@ -56,7 +59,7 @@ def _read(source: Path) -> str:
         return source.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as e:
         reason = e.strerror if isinstance(e, OSError) else "not UTF-8 text"
-        raise DpuError(str(source), f"cannot be read ({reason})", code="E110") from e
+        raise DpuError(str(source), f"cannot be read ({reason})", code="E107") from e
 
 
 def _import(source: Path, part: str, shapes: Sequence[str], size: tuple[int, int]) -> tuple[ModuleOp, Weights]:

@@ -55,7 +55,7 @@ def reduce_module(module: ModuleOp, fails: Fails, say: Say | None = None) -> Red
     everything = tuple(units(module))
     if not search.fails(everything):
         what = "does not fail, so there is nothing to reduce"
-        raise DpuError("module", what, hint="check --when, and the seeded weights of a text", code="E501")
+        raise DpuError("module", what, hint="check --when, and the seeded weights of a text", code="E506")
     kept = search.functions(everything)
     kept = search.ddmin(kept)
     dropped = search.results(kept)
@@ -155,9 +155,7 @@ def build(module: ModuleOp, kept: Sequence[Unit], dropped: frozenset[str] = froz
             f.detach()
             f.erase()
             continue
-        names = {
-            op: old_names[old] for op, old in zip(f.body.block.ops, original.body.block.ops, strict=True)
-        }
+        names = {op: old_names[old] for op, old in zip(f.body.block.ops, original.body.block.ops, strict=True)}
         if not _shrink(f, mine, names, dropped):
             return None
     try:
@@ -179,8 +177,8 @@ def _shrink(f: FuncOp, keep: set[int], names: dict[Operation, str], dropped: fro
     returned = dict(zip(last.operands, _attributes(result_names(f), f.res_attrs), strict=True))
 
     def name_of(value: SSAValue, op: Operation) -> str:
-        slash = "" if names[op].startswith("/") else "/"
-        return f"{prefix}{slash}{names[op]}.{list(op.results).index(value)}"
+        plain = names[op].removeprefix(f"{prefix}/").removeprefix("/")
+        return f"{prefix}/{plain}.{next(i for i, r in enumerate(op.results) if r is value)}"
 
     results: dict[SSAValue, DictionaryAttr] = {}
     inside = set(kept)

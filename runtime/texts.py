@@ -24,7 +24,7 @@ def optimise(source: Path, passes: Sequence[str], out: Path | None) -> None:
         text = source.read_text()
     except (OSError, UnicodeDecodeError) as e:
         reason = e.strerror if isinstance(e, OSError) else "not UTF-8 text"
-        raise DpuError(str(source), f"cannot be read ({reason})", code="E110") from e
+        raise DpuError(str(source), f"cannot be read ({reason})", code="E107") from e
     module = parse_module(text, str(source))
     run_passes(module, passes)
     _write(print_module(module, locations=" loc(" in text), out)

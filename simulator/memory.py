@@ -1,4 +1,9 @@
-"""DRAM models: how fast the transfers that are active at the same time proceed. Times are whole cycles."""
+"""DRAM models: how fast the transfers that are active at the same time proceed. Times are whole cycles.
+
+Two kinds. A `Memory` is a fluid: a transfer is a number of bytes, and rates change when one begins or ends. A
+`BurstMemory` knows addresses: a transfer is a stream of bursts from its port to the channels, and each waits for its
+bank, the bus, and refresh (`dram/`).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,11 @@ import heapq
 from math import ceil
 from typing import Protocol
 
+from ..errors import DpuError
 from ..ir.arch import Arch
+from .dram.core import NEVER, Counters, Note
+from .dram.native import core
+from .dram.params import DramFile, config, load_dram
 
 _EPSILON = 1e-6  # bytes: a remainder that is only rounding
 
@@ -94,6 +103,94 @@ class FairMemory:
         self.log.append((self._now, self.rate - left if self._active else 0.0))
 
 
-def memory(arch: Arch) -> Memory:
-    """The model that the arch names."""
-    return IdealMemory() if arch.dram.model == "ideal" else FairMemory(arch.dram.bytes_per_cycle)
+Move = tuple[int, int, tuple[int, int, int], tuple[int, int, int]]
+"""(DRAM address, bytes of a run, runs, strides) of a LOAD or STORE word."""
+
+
+class BurstMemory:
+    """Bursts of the ports of all tiles on the channels of a DRAM. A key is a port, as for `Memory`.
+
+    `start` when the word starts: requests go out. Reads: `step` says FIRST when data wait at the port, `open` lets them
+    flow, LAST says they are all through. Writes flow at once; LAST, then RESPONSE when they are in DRAM.
+    """
+
+    def __init__(self, file: DramFile, clock_hz: float, ports: int, native: bool | None = None) -> None:
+        self.file = file
+        self.config = config(file, clock_hz, ports)
+        self._core = core(self.config, native)
+        self.due = NEVER  # the first cycle at which `step` has something to do
+        self._flowing: dict[int, tuple[int, int]] = {}
+        self._flows: list[tuple[int, int, int]] = []
+
+    def start(self, now: int, key: int, write: bool, floor: int, move: Move) -> None:
+        """Begin to move a word's runs in no fewer than `floor` cycles."""
+        address, inner, n, stride = move
+        if write:
+            self._flowing[key] = (now, inner * n[0] * n[1] * n[2])
+        self.due = self._core.request(now, key, write, floor, address, inner, n, stride)
+
+    def open(self, now: int, key: int, size: int) -> None:
+        """The scratchpad takes the data of the port's oldest read, `size` bytes, from now on."""
+        self._flowing[key] = (now, size)
+        self.due = self._core.open(now, key)
+
+    def step(self, limit: int) -> tuple[Note, int, int]:
+        """Advance to cycle `limit`, or to the first thing to report: (what, cycle, key)."""
+        note, cycle, key = self._core.step(limit)
+        self.due = self._core.due()
+        if note == Note.LAST:
+            begin, size = self._flowing.pop(key)
+            self._flows.append((begin, cycle, size))
+        return note, cycle, key
+
+    @property
+    def log(self) -> list[tuple[int, float]]:
+        """(cycle, bytes a cycle from then on): the mean rates of the transfers that are in their data phase."""
+        change: dict[int, float] = {0: 0.0}
+        for begin, end, size in self._flows:
+            rate = size / max(1, end - begin)
+            change[begin] = change.get(begin, 0.0) + rate
+            change[max(end, begin + 1)] = change.get(max(end, begin + 1), 0.0) - rate
+        found, rate = [], 0.0
+        for cycle, step in sorted(change.items()):
+            rate += step
+            found.append((cycle, rate if rate > _EPSILON else 0.0))
+        return found
+
+    def counters(self) -> tuple[Counters, ...]:
+        """Of each channel."""
+        return tuple(self._core.counters())
+
+
+def memory(arch: Arch) -> Memory | BurstMemory:
+    """The model that the arch names.
+
+    Raises:
+        DpuError: E505, E502 the parameter file, E427 the compiled model.
+    """
+    dram = arch.dram
+    if dram.model == "ideal":
+        return IdealMemory()
+    if dram.model == "simple":
+        return FairMemory(dram.bytes_per_cycle)
+    file = load_dram(dram.parameters)
+    if file.kind != dram.model:
+        raise DpuError(
+            f"arch '{arch.name}'",
+            f"field 'dram.parameters': '{file.name}' is {file.kind}, the model is {dram.model}",
+            code="E502",
+        )
+    return BurstMemory(file, arch.clock_hz, 4 * arch.tiles)
+
+
+def with_dram(arch: Arch, name: str) -> Arch:
+    """The arch with another DRAM timing: `ideal`, `simple`, or a parameter file by name or path.
+
+    Raises:
+        DpuError: E505, E502.
+    """
+    if name in ("ideal", "simple"):
+        change = {"model": name, "parameters": ""}
+    else:
+        change = {"model": load_dram(name).kind, "parameters": name}
+    return arch.model_copy(update={"dram": arch.dram.model_copy(update=change)})

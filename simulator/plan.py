@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,7 @@ from ..ir import cost
 from ..ir.arch import Arch
 from ..ir.isa import DMA, ENGINE_OF, MM, VEC, DmaFormat, Engine, Flag, Opcode, Words
 from .decode import check_stream, where
+from .memory import Move
 
 Ints = npt.NDArray[np.int64]
 
@@ -32,6 +34,7 @@ class Plan:
     bursts: list[int]
     macs: Ints
     payload: Ints  # DRAM bytes named by the word
+    move: Ints  # words that name DRAM bytes, ascending
 
     def __len__(self) -> int:
         return len(self.engine)
@@ -68,6 +71,7 @@ def plan(arch: Arch, words: Words, ports: cost.Ports, entry: str, tile: int) -> 
             code="E410",
         )
     size[move[records["format"] == DmaFormat.FILL]] = 0
+    move = move[size[move] > 0]
     return Plan(
         words=words,
         engine=engine_of[opcode].tolist(),
@@ -81,7 +85,39 @@ def plan(arch: Arch, words: Words, ports: cost.Ports, entry: str, tile: int) -> 
         bursts=bursts.tolist(),
         macs=macs,
         payload=payload,
+        move=move,
     )
+
+
+BASE_ALIGN = 4096  # bytes
+
+
+def moves(arch: Arch, plans: Sequence[Plan]) -> list[dict[int, Move]]:
+    """Where the words of each stream move DRAM bytes, by word index.
+
+    The regions of the base registers lie one after the other from `dram.base` on, each as large as the words reach.
+    """
+    extent: dict[int, int] = {}
+    found = []
+    for p in plans:
+        records = p.words[p.move].view(DMA)
+        n, stride = records["n"].astype(np.int64), records["dstride"].astype(np.int64)
+        high = records["offset"].astype(np.int64) + (np.maximum(stride, 0) * (n - 1)).sum(axis=1) + records["inner"]
+        for base in np.unique(records["base"]).tolist():
+            extent[base] = max(extent.get(base, 0), int(high[records["base"] == base].max()))
+        found.append((records, n, stride))
+    start = {}
+    at = arch.dram.base
+    for base in sorted(extent):
+        start[base] = at
+        at += -(-extent[base] // BASE_ALIGN) * BASE_ALIGN
+    out: list[dict[int, Move]] = []
+    for p, (records, n, stride) in zip(plans, found, strict=True):
+        origin = np.array([start.get(b, 0) for b in range(256)], np.int64)
+        address = origin[records["base"]] + records["offset"].astype(np.int64)
+        columns = (p.move.tolist(), address.tolist(), records["inner"].tolist(), n.tolist(), stride.tolist())
+        out.append({i: (a, inner, tuple(k), tuple(s)) for i, a, inner, k, s in zip(*columns, strict=True)})
+    return out
 
 
 ENGINES = (Engine.LOAD, Engine.MXU, Engine.VPU, Engine.STORE)

@@ -13,6 +13,9 @@ Rules (docs in README.md; latencies and costs from `Arch` and `ir/cost.py`):
 - STORE: the data phase begins at the start; the response is there `latency.store + dram.latency` after its end.
 - The data phase runs at the rate that the DRAM model grants, at most one port's rate, one scratchpad word a cycle and
   one burst a cycle.
+- With a DRAM of bursts (`hbm2`, `lpddr5x`; rules in dram/README.md) requests go to the channels at the start of the
+  word; a LOAD's data phase begins when its first data are at the port; a STORE's response is there `latency.store`
+  after its last data are in DRAM.
 """
 
 from __future__ import annotations
@@ -28,9 +31,10 @@ from ..ir.arch import Arch
 from ..ir.cost import LOADS_OUTSTANDING, Ports
 from ..ir.isa import Engine, Words
 from .decode import bits, deadlock_error, semaphore_name, signal_ids, wait_ids
-from .memory import memory
-from .plan import ENGINES, Plan, plan
-from .timing_result import NOT_MODELLED, TileTiming, Timing
+from .dram.core import NEVER, Note
+from .memory import BurstMemory, memory
+from .plan import ENGINES, Plan, moves, plan
+from .timing_result import BURSTS_NOT_MODELLED, FLUID_NOT_MODELLED, NOT_MODELLED, DramTiming, TileTiming, Timing
 from .timing_state import EngineState, TileState
 
 _LOAD, _MXU, _STORE, _CTRL = int(Engine.LOAD), int(Engine.MXU), int(Engine.STORE), int(Engine.CTRL)
@@ -45,7 +49,10 @@ class _Run:
     def __init__(self, arch: Arch, plans: Sequence[Plan], entry: str) -> None:
         self.arch, self.entry = arch, entry
         self.tiles = [TileState(t, p, arch) for t, p in enumerate(plans)]
-        self.memory = memory(arch)
+        model = memory(arch)
+        self.bursts = model if isinstance(model, BurstMemory) else None
+        self.fluid = None if isinstance(model, BurstMemory) else model
+        self.moves = moves(arch, plans) if self.bursts else []
         self.memory_at = -1  # the one valid _MEMORY event
         self.heap: list[tuple[int, int, int, EngineState | TileState | None, int]] = []
         self.count = 0
@@ -62,8 +69,13 @@ class _Run:
             self.dispatch(tile, 0)
             for e in tile.engines:
                 self.try_start(e, 0)
-        now = 0
-        while self.heap:
+        bursts = self.bursts
+        while True:
+            if bursts is not None and bursts.due < NEVER and (not self.heap or bursts.due <= self.heap[0][0]):
+                self.burst(*bursts.step(self.heap[0][0] if self.heap else NEVER))
+                continue
+            if not self.heap:
+                break
             now, kind, _, who, what = heapq.heappop(self.heap)
             if kind == _START:
                 assert isinstance(who, EngineState)
@@ -80,7 +92,8 @@ class _Run:
                 if now != self.memory_at:
                     continue  # replaced by an earlier one
                 self.memory_at = -1
-                for key in self.memory.finish(now):
+                assert self.fluid is not None
+                for key in self.fluid.finish(now):
                     self.end_data(self.tiles[key // 4].engines[key % 4], now)
                 self.next_memory()
             elif kind == _DATA:
@@ -161,8 +174,9 @@ class _Run:
             return "dispatch"
         if e.outstanding >= LOADS_OUTSTANDING:
             return "memory"
-        if p.drain[i] and e.last > now:
-            self.push(e.last, _START, e)
+        if p.drain[i] and (e.outstanding or e.last > now):
+            if e.last > now:
+                self.push(e.last, _START, e)
             return "drain"
         if p.wait[i]:
             for k in wait_ids(p.wait[i], e.kind):
@@ -201,7 +215,10 @@ class _Run:
                     tile.remote[s] -= 1
             e.outstanding += 1
             e.free = now + max(1, p.bursts[i])
-            e.pending.append((i, now + self.arch.dram.latency if e.kind == _LOAD and p.bytes[i] else now))
+            late = self.arch.dram.latency if e.kind == _LOAD and p.bytes[i] and self.bursts is None else 0
+            e.pending.append((i, now + late))
+            if e.kind == _LOAD and p.bytes[i] and self.bursts is not None:
+                self.bursts.start(now, tile.number * 4 + _LOAD, False, self.alone(p, i), self.moves[tile.number][i])
             self.push(e.free, _START, e)
             self.begin_data(e, now)
         else:
@@ -257,6 +274,9 @@ class _Run:
             return
         tile = e.tile
         p = tile.plan
+        bursts = self.bursts if p.bytes[i] else None
+        if bursts is not None and e.kind == _LOAD and not e.arrived:
+            return
         if self.conflict(e, p.ports[i]):
             if e.asked < 0:
                 e.asked = now
@@ -267,8 +287,16 @@ class _Run:
         e.pending.popleft()
         e.active, e.held = i, p.ports[i]
         tile.begin[i] = now
-        if p.bytes[i]:
-            self.memory.start(now, tile.number * 4 + e.kind, p.bytes[i], self.cap(p, i))
+        if bursts is not None:
+            key = tile.number * 4 + e.kind
+            if e.kind == _LOAD:
+                e.arrived = False
+                bursts.open(now, key, p.bytes[i])
+            else:
+                bursts.start(now, key, True, self.alone(p, i), self.moves[tile.number][i])
+        elif p.bytes[i]:
+            assert self.fluid is not None
+            self.fluid.start(now, tile.number * 4 + e.kind, p.bytes[i], self.cap(p, i))
             self.next_memory()
         elif p.occupancy[i]:
             self.push(now + p.occupancy[i], _FILLED, e)
@@ -279,8 +307,13 @@ class _Run:
         """Bytes a cycle that the port and the scratchpad side take."""
         return min(self.arch.dram.port_bytes_per_cycle, p.bytes[i] / max(1, p.occupancy[i]))
 
+    def alone(self, p: Plan, i: int) -> int:
+        """Cycles of a data phase that never waits for DRAM."""
+        return ceil(p.bytes[i] / self.cap(p, i) - 1e-6)
+
     def next_memory(self) -> None:
-        time = self.memory.next()
+        assert self.fluid is not None
+        time = self.fluid.next()
         if time is not None and time != self.memory_at:
             self.memory_at = time
             self.push(time, _MEMORY, None)
@@ -291,18 +324,45 @@ class _Run:
         e.active, e.held = -1, 0
         tile.issued[i] = now
         took = now - tile.begin[i]
-        alone = ceil(p.bytes[i] / self.cap(p, i) - 1e-6) if p.bytes[i] else took
+        alone = self.alone(p, i) if p.bytes[i] else took
         tile.busy[e.kind] += alone
         if took > alone:
             e.stalls["memory"] = e.stalls.get("memory", 0) + took - alone
-        self.complete(e, i, now + self.after[e.kind] if p.occupancy[i] else now)
-        if e.kind == _STORE:
-            self.push(e.last, _DONE, e)
+        if e.kind == _STORE and self.bursts is not None and (p.bytes[i] or e.unanswered):
+            e.unanswered.append(i)
         else:
-            e.outstanding -= 1
+            self.complete(e, i, now + self.after[e.kind] if p.occupancy[i] else now)
+            if e.kind == _STORE:
+                self.push(e.last, _DONE, e)
+            else:
+                e.outstanding -= 1
         self.begin_data(e, now)
         self.released(tile, now)
         self.try_start(e, now)
+
+    def burst(self, note: Note, now: int, key: int) -> None:
+        """What a DRAM of bursts reports."""
+        if note == Note.NONE:
+            return
+        e = self.tiles[key // 4].engines[key % 4]
+        if note == Note.FIRST:
+            e.arrived = True
+            self.begin_data(e, now)
+        elif note == Note.LAST:
+            self.end_data(e, now)
+        else:
+            self.answered(e, now)
+
+    def answered(self, e: EngineState, now: int) -> None:
+        """The oldest STORE is in DRAM, and with it the words behind it that store nothing."""
+        p = e.tile.plan
+        visible = now + self.arch.latency.store
+        while True:
+            self.complete(e, e.unanswered.popleft(), visible)
+            self.push(e.last, _DONE, e)
+            if not e.unanswered or p.bytes[e.unanswered[0]]:
+                return
+            visible = now
 
 
 def simulate(arch: Arch, streams: Sequence[Words], entry: str = "program") -> Timing:
@@ -339,7 +399,16 @@ def simulate(arch: Arch, streams: Sequence[Words], entry: str = "program") -> Ti
                 stalls=stalls,
             )
         )
-    extra = ("the shared L2 (l2_bytes): every read goes to DRAM",) if arch.l2_bytes else ()
+    missing = NOT_MODELLED + (FLUID_NOT_MODELLED if run.bursts is None else BURSTS_NOT_MODELLED)
+    missing += ("the shared L2 (l2_bytes): every read goes to DRAM",) if arch.l2_bytes else ()
+    model = run.fluid or run.bursts
+    assert model is not None
     return Timing(
-        arch=arch, entry=entry, cycles=cycles, tiles=tiles, dram=run.memory.log, not_modelled=NOT_MODELLED + extra
+        arch=arch,
+        entry=entry,
+        cycles=cycles,
+        tiles=tiles,
+        dram=model.log,
+        not_modelled=missing,
+        channels=None if run.bursts is None else DramTiming(run.bursts.file, run.bursts.counters()),
     )

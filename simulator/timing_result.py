@@ -9,16 +9,23 @@ import numpy.typing as npt
 
 from ..ir.arch import Arch
 from ..ir.isa import Engine
+from .dram.core import Counters
+from .dram.params import DramFile
 
 Ints = npt.NDArray[np.int64]
 
 NOT_MODELLED = (
     "instruction fetch",
-    "DRAM refresh, bank conflicts and read/write turnaround: one sustained rate stands for all",
     "port conflicts cycle by cycle: the later of two words that use one bank port waits for the whole earlier one",
     "ports of PARAM and of the gate tables",
     "a producer that stalls because a semaphore holds 255 tokens",
     "host submit and interrupt latency",
+)
+FLUID_NOT_MODELLED = ("DRAM refresh, bank conflicts and read/write turnaround: one sustained rate stands for all",)
+BURSTS_NOT_MODELLED = (
+    "DRAM command bus: commands of different banks never wait for each other",
+    "lateral links of the HBM switch: every port reaches every channel alike",
+    "DRAM low-power states, ECC, temperature-dependent refresh, refresh management",
 )
 
 
@@ -56,8 +63,34 @@ class TileTiming:
 
 
 @dataclass(frozen=True)
+class DramTiming:
+    """What the channels of a DRAM of bursts did. Times of the counters are DRAM clocks."""
+
+    file: DramFile
+    channels: tuple[Counters, ...]
+
+    @property
+    def total(self) -> Counters:
+        """The sum over channels; `last` the latest."""
+        sums = [sum(c) for c in zip(*self.channels, strict=True)]
+        return Counters._make([*sums[:-1], max(c.last for c in self.channels)])
+
+    @property
+    def bytes(self) -> list[int]:
+        """Moved by each channel, in whole beats."""
+        return [c.bytes_read + c.bytes_written for c in self.channels]
+
+    @property
+    def hit_rate(self) -> float:
+        """Column accesses that needed no activation, of all."""
+        t = self.total
+        accesses = t.hits + t.misses + t.conflicts
+        return t.hits / accesses if accesses else 0.0
+
+
+@dataclass(frozen=True)
 class Timing:
-    """A timed program. `dram` is (cycle, bytes a cycle from then on)."""
+    """A timed program. `dram` is (cycle, bytes a cycle from then on); `channels` only with a DRAM of bursts."""
 
     arch: Arch
     entry: str
@@ -65,6 +98,7 @@ class Timing:
     tiles: list[TileTiming]
     dram: list[tuple[int, float]]
     not_modelled: tuple[str, ...]
+    channels: DramTiming | None = None
 
     @property
     def seconds(self) -> float:

@@ -16,6 +16,7 @@ class EngineState:
 
     __slots__ = (
         "active",
+        "arrived",
         "asked",
         "depth",
         "free",
@@ -30,6 +31,7 @@ class EngineState:
         "since",
         "stalls",
         "tile",
+        "unanswered",
     )
 
     def __init__(self, tile: TileState, kind: int, depth: int, left: int) -> None:
@@ -43,6 +45,8 @@ class EngineState:
         self.pending: deque[tuple[int, int]] = deque()  # LOAD, STORE: started words (word, cycle of first data)
         self.active = -1  # LOAD, STORE: word in its data phase
         self.outstanding = 0
+        self.arrived = False  # LOAD with a DRAM of bursts: data wait at the port
+        self.unanswered: deque[int] = deque()  # STORE with a DRAM of bursts: words sent, but not known to be in DRAM
         self.reason = ""
         self.since = 0
         self.stalls: dict[str, int] = {}

@@ -14,7 +14,7 @@ from ..files import atomic_write
 
 LIMIT = 25_000_000  # bytes of a trace, compressed
 _SAMPLE = 20_000  # events that an estimate compresses
-_BLOCK = 512  # events encoded together
+_BLOCK = 64  # events encoded together
 
 Event = dict[str, object]
 Levels = Mapping[str, Callable[[], Iterator[Event]]]

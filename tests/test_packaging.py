@@ -33,6 +33,9 @@ def test_wheel_carries_data_and_nothing_generic(tmp_path: Path) -> None:
     for needed in (
         "dpu/ir/numerics_tables.json",
         "dpu/configs/arch/dpu_tiny.json",
+        "dpu/configs/dram/hbm2_vu47p.json",
+        "dpu/simulator/dram/dram_model.cpp",
+        "dpu/simulator/dram/dram_model.hpp",
         "dpu/configs/workload/prompts.txt",
         "dpu/configs/workload/sdxl_base/unet.json",
         "dpu/py.typed",

@@ -29,17 +29,38 @@ def products() -> None:
 @app.command()
 def blocks(
     arch: Annotated[str, typer.Option(help="Archs, with commas between them.")] = "dpu_f2,dpu_32tops",
+    dram: Annotated[str, typer.Option(help="DRAM timing instead of the arch's: ideal, simple, or a file.")] = "",
 ) -> None:
     """How far is --estimate from the timing simulation on blocks of full-size SDXL?
 
     \b
     Examples:
       dpubench blocks
-      dpubench blocks --arch dpu_f2
+      dpubench blocks --arch dpu_f2 --dram simple
     """
     from ..blocks import measure, text
 
-    typer.echo(text(measure([a.strip() for a in arch.split(",")])))
+    typer.echo(text(measure([a.strip() for a in arch.split(",")], dram)))
+
+
+@app.command()
+def dram(
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Also write the tables as JSON.")] = None,
+) -> None:
+    """What bandwidth does each access pattern reach, and how far is the closed form from single commands?
+
+    \b
+    Examples:
+      dpubench dram
+      dpubench dram -o results/dram/patterns.json
+    """
+    from ..dram import measure
+
+    check_output(output)
+    found = measure()
+    if output is not None:
+        found.save(output)
+    typer.echo(found.text())
 
 
 @app.command()
@@ -57,6 +78,29 @@ def exporters(
 
     check_output(output)
     found = measure(lambda exporter: typer.echo(f"{exporter} ...", err=True))
+    if output is not None:
+        found.save(output)
+    typer.echo(found.text())
+
+
+@app.command()
+def memory(
+    layers: Annotated[int, typer.Option(help="Linears of the model.")] = 19,
+    width: Annotated[int, typer.Option(help="Rows and columns of each.")] = 8192,
+    arch: Annotated[str, typer.Option(help="The arch to compile for.")] = "dpu_f2",
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Also write the result as JSON.")] = None,
+) -> None:
+    """How much memory beyond the page cache does compiling a large model take? Minutes; 1.3 GB of disk.
+
+    \b
+    Examples:
+      dpubench memory -o results/memory/model-2.5GB.json
+      dpubench memory --layers 6 --width 4096
+    """
+    from ..memory import measure
+
+    check_output(output)
+    found = measure(layers, width, arch)
     if output is not None:
         found.save(output)
     typer.echo(found.text())
@@ -87,6 +131,59 @@ def golden(
             moved += [f"{name}: {d}" for d in goldens.differences(goldens.load(name), goldens.measure(name, program))]
     typer.echo("\n".join(moved) or "nothing moved by more than 0.5 %")
     raise typer.Exit(1 if moved else 0)
+
+
+@app.command()
+def mutate(
+    program: Annotated[Path | None, typer.Argument(help="A .dpu file; default: built-in nets, 1 and 3 tiles.")] = None,
+    count: Annotated[int, typer.Option(min=1, help="Mutants.")] = 1000,
+    seed: Annotated[int, typer.Option(min=0, help="Of the mutations and the orders of execution.")] = 0,
+    entry: Annotated[str, typer.Option(help="Entry of the file; default: its first.")] = "",
+    orders: Annotated[int, typer.Option(min=1, help="Random legal orders for each accepted mutant.")] = 8,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Also write the table as JSON.")] = None,
+) -> None:
+    """Does the verifier let a program through that computes something else? Exit code 1 if one escapes.
+
+    \b
+    Examples:
+      dpubench mutate --count 150
+      dpubench mutate --count 2000 --seed 0 -o results/mutations/nets.json
+    """
+    from ...runtime.cli.common import progress
+    from ..mutation_run import builtin, command_line, file, measure
+
+    check_output(output)
+    subjects = builtin() if program is None else [file(program, entry)]
+    command = command_line(program, count, seed, entry, orders, output)
+    with progress("mutants") as update:
+        found = measure(subjects, count, seed, orders, command=command, progress=update)
+    if output is not None:
+        found.save(output)
+    typer.echo(found.text())
+    raise typer.Exit(1 if found.escapes else 0)
+
+
+@app.command()
+def fuzz(
+    cases: Annotated[int, typer.Option(min=1, help="Cases of each format; case n is seed n.")] = 1000,
+    format: Annotated[str, typer.Option(help="onnx, dpu, json or text; all of them if left out.")] = "",
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Keep and continue here (one format).")] = None,
+) -> None:
+    """Does damaged input of any format end in a traceback, a hang or a crash? About 10 minutes for 10,000 cases.
+
+    \b
+    Examples:
+      dpubench fuzz --cases 200
+      dpubench fuzz --cases 10000 --format onnx -o results/fuzz/onnx.json
+    """
+    from ..fuzz import chosen, fuzz
+
+    failed = False
+    for name in chosen(format, output):
+        found = fuzz(name, cases, output, lambda line: typer.echo(line, err=True))
+        typer.echo(found.text())
+        failed |= bool(found.findings)
+    raise typer.Exit(1 if failed else 0)
 
 
 def main() -> None:

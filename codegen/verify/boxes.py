@@ -225,7 +225,7 @@ def boxes(words: Words, arch: Arch) -> Boxes:
     """All operands of a stream whose opcodes and counts are legal (`witness.check_fields`). Fences have none."""
     opcode = words["opcode"]
     index = {o: np.flatnonzero(opcode == o) for o in Opcode}
-    parts: list[tuple[Ints, ...]] = []
+    parts: list[tuple[npt.NDArray[Any], ...]] = []
     columns = (
         (Opcode.LOAD, _dma(index[Opcode.LOAD], words, True, arch)),
         (Opcode.STORE, _dma(index[Opcode.STORE], words, False, arch)),
@@ -240,6 +240,7 @@ def boxes(words: Words, arch: Arch) -> Boxes:
             keep = (read | write) & (run > 0) & (counts > 0).all(1)
             rank = np.full(len(word), RANKS[code].index(name))
             late = read & write & (code == Opcode.MM)
+            row: tuple[npt.NDArray[Any], ...]
             row = (word, rank, space, lo, run, strides, counts, read, write, late)
             parts.append(tuple(x[keep] for x in row))
     word, rank, space, lo, run, strides, counts, read, write, late = (
@@ -247,7 +248,7 @@ def boxes(words: Words, arch: Arch) -> Boxes:
     )
     lo, strides, counts = normalise(lo, run, strides, counts)
     order = np.lexsort((rank, word))
-    rows = (word, rank, space, lo, strides, counts, read.astype(bool), write.astype(bool), late.astype(bool))
+    rows: tuple[npt.NDArray[Any], ...] = (word, rank, space, lo, strides, counts, read, write, late)
     return Boxes(*(x[order] for x in rows))
 
 

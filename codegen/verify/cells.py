@@ -30,7 +30,7 @@ def view(cells: Cells, place: Place) -> Cells:
     lo, hi, shape, strides = place
     if shape is None:
         return cells[lo:hi]
-    return np.ndarray(shape, np.int32, cells, 4 * lo, strides)  # type: ignore[call-overload, no-any-return]
+    return np.ndarray(shape, np.int32, cells, 4 * lo, strides)
 
 
 def uniform(v: Cells) -> int | None:

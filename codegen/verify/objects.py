@@ -41,11 +41,11 @@ def check_objects(program: Program, meaning: Meaning, where: str) -> None:
             raise DpuError(where, what, why="both live as long as the program", hint=HINT, code="E361")
 
 
-def check_operands(report: Reporter, meaning: Meaning, tile: int, words: Words, b: Boxes) -> None:
-    """Every operand of a stream against the record.
+def check_record(report: Reporter, meaning: Meaning, tile: int, words: Words, b: Boxes) -> None:
+    """Each word has the operands that the record describes.
 
     Raises:
-        DpuError: E360 the word has other operands than the record, E361 an operand leaves its buffer or tensor.
+        DpuError: E360.
     """
     record = meaning.tiles[tile]
     masks = np.zeros(len(words), np.uint16)
@@ -62,13 +62,21 @@ def check_operands(report: Reporter, meaning: Meaning, tile: int, words: Words, 
 
         what = f"has the operands {names(int(masks[i]))}; meant are {names(int(record.masks[i]))}"
         raise report.error("E360", tile, i, what, "the file's record of this word is of other operands")
+
+
+def check_extents(report: Reporter, meaning: Meaning, tile: int, b: Boxes) -> None:
+    """Each operand lies inside the buffer or tensor that it means.
+
+    Raises:
+        DpuError: E361.
+    """
     # Objects as arrays, tensors behind buffers.
     buffers, tensors = meaning.buffers.astype(np.int64), meaning.tensors
     space = np.concatenate([buffers[:, 1], tensors[:, 0] + DRAM])
     home = np.concatenate([buffers[:, 0], np.full(len(tensors), tile)])
     first = np.concatenate([buffers[:, 2], tensors[:, 1]])
     end = first + np.concatenate([buffers[:, 3], tensors[:, 2]])
-    thing = record.objects
+    thing = meaning.tiles[tile].objects
     outside = (b.space != space[thing]) | (home[thing] != tile) | (b.lo < first[thing]) | (b.hi > end[thing])
     if outside.any():
         j = int(np.argmax(outside))

@@ -193,9 +193,9 @@ def record(
     cells, writers = _last_writers(source, word_of, streams, objects, moved, extent, host, constant, lists)
     left = []
     for d in source.outputs:
-        thing = number[d.tensor]
+        mine = number[d.tensor]
         slot = Slot(name="", base=0, offset=0, row_bytes=d.row_bytes.value.data, dtype=d.dtype.data, shape=_shape(d))  # type: ignore[arg-type]
-        seen = distinct(view(cells[thing], content(slot, size))) if thing in cells else ()
+        seen = distinct(view(cells[mine], content(slot, size))) if mine in cells else ()
         left.append(lists.add(tuple(w for w in seen if w != NOBODY)))
 
     flat, ends = lists.tables()
@@ -318,10 +318,13 @@ def meaning(program: Program, entry: str) -> Meaning:
             if writers.max(initial=0) >= len(lists) or objects.max(initial=0) >= len(table["buffers"]) + len(names):
                 raise ValueError(f"the record of tile {t} names what it does not hold")
             tiles.append(Tile(masks, objects, writers))
+        _check_numbers(lists, tiles, sum(map(len, program.words[entry])))
         outputs = [tuple(lists[i]) for i in table["outputs"].tolist()]
+        if any(not HOST <= w < sum(map(len, program.words[entry])) for one in outputs for w in one):
+            raise ValueError("an output names a word that does not exist")
         if len(outputs) != len(program.entry(entry).outputs) or len(names) != len(table["tensors"]):
             raise ValueError("outputs or names are missing")
-    except (KeyError, ValueError, IndexError) as e:
+    except (KeyError, TypeError, ValueError, IndexError) as e:
         what = f"table '{prefix}{e.args[0]}' is missing" if isinstance(e, KeyError) else str(e)
         raise DpuError(
             where,
@@ -331,6 +334,24 @@ def meaning(program: Program, entry: str) -> Meaning:
             code="E360",
         ) from e
     return Meaning(table["buffers"].astype(np.int32), table["tensors"].astype(np.int64), names, lists, outputs, tiles)
+
+
+def _check_numbers(lists: Sequence[Sequence[int]], tiles: Sequence[Tile], words: int) -> None:
+    """Every writer is the host or one of the entry's `words`.
+
+    Raises:
+        ValueError: it is not.
+    """
+    far = [[d for d in one if d != _HOST_FAR] for one in lists]
+    least, most = (np.array([f(one, default=0) for one in far], np.int64) for f in (min, max))
+    first = 0
+    for t, tile in enumerate(tiles):
+        me = first + np.repeat(np.arange(len(tile.masks)), np.bitwise_count(tile.masks))
+        used = tile.writers >= 0
+        me, at = me[used], tile.writers[used]
+        if (me - most[at] < 0).any() or (me - least[at] >= words).any():
+            raise ValueError(f"the record of tile {t} names words that do not exist")
+        first += len(tile.masks)
 
 
 def rewrite(program: Program, entry: str, tile: int, order: Sequence[int]) -> None:

@@ -15,6 +15,7 @@ engine's pipeline (drain). Each write must come after the last write (WAW) and a
 
 from __future__ import annotations
 
+import gc
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -74,13 +75,12 @@ class Scan:
                 index[mine == e] = np.arange(int((mine == e).sum()))
             self.engine += (LOCAL * t + np.minimum(mine, LOCAL - 1)).tolist()
             self.at += index.tolist()
-        self.expected: dict[tuple[int, int], tuple[int, ...]] = {}
 
     def _accesses(self, t: int) -> tuple[list[list[Read]], list[list[Write]]]:
         b, n = self.boxes[t], len(self.streams[t])
         reads: list[list[Read]] = [[] for _ in range(n)]
         writes: list[list[Write]] = [[] for _ in range(n)]
-        cells = {s: c for s, c in enumerate(self.local[t])} | {DRAM + s: c for s, c in self.dram.items()}
+        cells = dict(enumerate(self.local[t])) | {DRAM + s: c for s, c in self.dram.items()}
         columns = (b.word, b.space, b.read, b.write, b.late, self.meaning.tiles[t].writers)
         rows = zip(*(x.tolist() for x in columns), places(b), strict=True)
         for j, (i, space, read, write, late, which, place) in enumerate(rows):
@@ -104,11 +104,17 @@ class Scan:
         self.drained = [0] * count  # words of the engine before this index have left its pipeline
         self.tokens: list[list[deque[Clock]]] = [[deque() for _ in range(LOCAL * 16)] for _ in self.streams]
         self.between: list[list[deque[Clock]]] = [[deque() for _ in self.streams] for _ in self.streams]
-        steps = [self._tile(t) for t in range(self.tiles)]
-        running = list(range(self.tiles))
-        while running:
-            running = [t for t in running if not steps[t]()]
-        self._outputs()
+        collecting = gc.isenabled()
+        gc.disable()  # millions of tuples and no cycles: the collector would walk them again and again
+        try:
+            steps = [self._tile(t) for t in range(self.tiles)]
+            running = list(range(self.tiles))
+            while running:
+                running = [t for t in running if not steps[t]()]
+            self._outputs()
+        finally:
+            if collecting:
+                gc.enable()
 
     def _tile(self, t: int) -> Callable[[], bool]:
         """A function that advances the tile as far as it gets, and says whether it is at its end."""
@@ -187,17 +193,20 @@ class Scan:
                 if w >= 0:
                     e = engine[w]
                     if at[w] >= clock[e]:
-                        self._race("E363", t, i, j, w, "reads", "has written")
+                        self._race("E363", t, i, j, w, "may be read before", "has written it")
                     if e == me and pipelined and not late and at[w] >= self.drained[me]:
                         self._undrained(t, i, j, w)
             if len(expected) > 1 and len({writer[n] for n in nodes}) != len(expected):
                 self._wrong(t, i, j, nodes, expected)
+            if node is not None:
+                v[...] = len(writer)
+                writer.append(w)
+                readers.append(self._with(node, mark, clock))
+                continue
             made: dict[tuple[int, tuple[tuple[int, int], ...]], int] = {}
             new: dict[int, int] = {}
             for n in nodes:
-                old = readers[n]
-                keep = tuple([r for r in old if r[1] >= clock[r[0]] and r[0] != me]) if old else ()
-                key = (writer[n], (*keep, mark))
+                key = (writer[n], self._with(n, mark, clock))
                 if key not in made:
                     made[key] = len(writer)
                     writer.append(key[0])
@@ -208,20 +217,29 @@ class Scan:
             else:
                 fill(v, [new[n] for n in stretches], starts)
 
+    def _with(self, node: int, mark: tuple[int, int], clock: Clock) -> tuple[tuple[int, int], ...]:
+        """The readers of a node and one more; those that are complete before it need no mention any longer."""
+        old = self.readers[node]
+        if not old:
+            return (mark,)
+        return (*[r for r in old if r[1] >= clock[r[0]] and r[0] != mark[0]], mark)
+
     def _writes(self, t: int, i: int, number: int, clock: Clock, writes: list[Write]) -> None:
         writer, readers, engine, at = self.writer, self.readers, self.engine, self.at
+        mine = len(writer)
         writer.append(number)
         readers.append(())
-        mine = len(writer) - 1
+        mark = (engine[number], at[number])
         for cells, place, j in writes:
             v = view(cells, place)
-            for node in distinct(v):
-                w = writer[node]
+            node = uniform(v)
+            for n in (node,) if node is not None else dict.fromkeys(runs(v)[0]):
+                w = writer[n]
                 if w >= 0 and at[w] >= clock[engine[w]] and w != number:
-                    self._race("E365", t, i, j, w, "overwrites", "has written")
-                for e, k in readers[node]:
-                    if k >= clock[e] and (e, k) != (engine[number], at[number]):
-                        self._race("E364", t, i, j, self._word(e, k), "overwrites", "has read")
+                    self._race("E365", t, i, j, w, "may be overwritten before", "has written it")
+                for reader in readers[n]:
+                    if reader[1] >= clock[reader[0]] and reader != mark:
+                        self._race("E364", t, i, j, self._word(*reader), "may be overwritten before", "has read it")
             v[...] = mine
 
     def _outputs(self) -> None:
@@ -262,7 +280,7 @@ class Scan:
 
     def _race(self, code: str, t: int, i: int, j: int, other: int, does: str, done: str) -> None:
         r = self.report
-        what = f"{self._operand(t, i, j)} {does} before {r.who(other)} surely {done} it"
+        what = f"{self._operand(t, i, j)} {does} {r.who(other)} {done}"
         raise r.error(code, t, i, what, f"no chain of semaphores leads from {r.who(other)} to here", [other])
 
     def _undrained(self, t: int, i: int, j: int, other: int) -> None:

@@ -28,7 +28,7 @@ CLAMP = -96.0  # largest power of two by which a later key block may outweigh th
 
 
 def fitting_key_block(head_dim: int, keys: int, arch: Arch, share: int = 4) -> int:
-    """The longest key block up to 1,024 whose K and V take at most 1/share of WGT, and four rows of scores 1/4 of ACC."""
+    """The longest key block up to 1,024: K and V in 1/share of WGT, four rows of scores in 1/4 of ACC."""
     c = arch.cols
     tiles = cdiv(head_dim, c)
     by_wgt = arch.words["wgt"] // share // (2 * tiles * arch.rows)
@@ -99,6 +99,7 @@ class AttentionLowering:
         self.tail = low.tail(self.d)
         self.wide = op.prob_bits.value.data == 15
         block = op.key_block.value.data
+        low.admit(b * self.heads * cdiv(self.keys, block) * 8)
         self.key_blocks = [(k, min(block, self.keys - k)) for k in range(0, self.keys, block)]
         kt = cdiv(min(block, self.keys), c)
         w = low.arch.words
@@ -108,6 +109,8 @@ class AttentionLowering:
         )
         if op.causal is not None:
             self.rows = min(self.rows, w["vbuf"] // 8 // (3 * kt))  # mask and masked scores
+        if self.rows > 0:
+            low.admit(self.heads * low.blocks_of(b, t, self.rows) * cdiv(self.keys, block) * 8)
         words = 2 * kt * self.ht * low.arch.rows
         if self.rows < 1 or 2 * words > w["wgt"] or kt > 255:
             raise DpuError(

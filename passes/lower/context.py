@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Operation, SSAValue
@@ -15,6 +15,9 @@ from ...ir.tile import ITEM_BYTES, DramOp, SectionOp
 from ..tiling import Unit, part_index, row_blocks, units
 from .constants import ConstantPool
 from .emitter import Emitter
+
+MOST_WORDS = 3_000_000
+"""Words of one tile in one entry: 320 MB. Lowering makes an object of each, so more would fill the memory."""
 
 Block = tuple[Emitter, Emitter]
 """One block of work: its prologue (may run under the previous block's main part) and its main part."""
@@ -40,7 +43,7 @@ def pitch(dram: DramOp) -> int:
 
 
 def exponent(attribute: IntegerAttr[Any] | None) -> int:
-    """The power of two that a tensor is stored divided by; none is 0."""
+    """The power of two that a tensor is stored divided by, or the zero point it is stored with; none is 0."""
     return 0 if attribute is None else attribute.value.data
 
 
@@ -56,6 +59,33 @@ class Lowering:
     tables: list[dict[str, SSAValue]] = field(default_factory=list)  # gate table buffers of each tile
     tag: int = 0
     source: str = ""
+    words: int = 0  # estimate of what the fullest tile has so far
+    most_words: ClassVar[int] = MOST_WORDS
+
+    def admit(self, words: int) -> None:
+        """Refuse an operation before its words are made, if they are too many; `words` is an estimate for one tile.
+
+        Raises:
+            DpuError: E206.
+        """
+        if self.words + words > self.most_words:
+            before = f", after {self.words:,} of the operations before it" if self.words else ""
+            raise DpuError(
+                self.source,
+                f"would take about {words:,} instruction words a tile{before}",
+                why=f"an entry may have {self.most_words:,}; arch '{self.arch.name}' cuts it into blocks that small",
+                hint="use an arch with larger scratchpads or more tiles, or a smaller image",
+                code="E206",
+            )
+
+    def share(self, tokens: int) -> int:
+        """Rows of the fullest tile."""
+        return -(-tokens // self.arch.tiles)
+
+    def blocks_of(self, samples: int, tokens: int, rows: int) -> int:
+        """Blocks of at most `rows` rows on the fullest tile; a single sample is cut into two units, see `units`."""
+        share = self.share(tokens)
+        return samples * -(-share // rows) if samples > 1 else 2 * -(-share // (2 * rows))
 
     def emitter(self) -> Emitter:
         return Emitter(self.arch)

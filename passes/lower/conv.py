@@ -23,10 +23,12 @@ from ..weights import (
     I8,
     Fixed,
     column_scales,
+    column_sums,
     conv_matrix,
     pack_tiles,
     quantise_columns,
     quantised,
+    shifted_bias,
     upsample_phase,
 )
 from .constants import PANEL, Bytes
@@ -137,16 +139,27 @@ class ConvLowering:
         self.n = shape_of(op.w)[0]
         self.plan = plan_conv(op, low.source, low.arch)
         self.out_width = conv_out_size(op)[1]
+        low.admit(self._words())
         self.parts = self.plan.parts(self.samples, low.arch.tiles)
         self.sources = [low.operand(op.x, "i8")] + ([low.operand(op.x2, "i8")] if op.x2 else [])
         self.widths = [btc(op.x, "x")[2]] + ([btc(op.x2, "x2")[2]] if op.x2 else [])
         self.nt = low.tiles_of(self.n)
         self._scales: dict[Phase, F32] = {}
+        self._sums: dict[Phase, npt.NDArray[np.int64]] = {}
         self._constants()
         self.out = low.result(op.y, "f16", btc(op.y, "y"))
         self.stats: DramOp | None = None
         if op.stats is not None:
             self.stats = low.result(op.stats, "f32", (self.samples, len(self.parts[0]), 2 * self.n), ".stats")
+
+    def _words(self) -> int:
+        """About the words of one tile: per rectangle the inputs, per panel of it weights, products and one pass."""
+        p, blocks = self.plan, self.plan.blocks
+        channels = [btc(v, "x")[2] for v in (self.op.x, self.op.x2) if v is not None]
+        products = sum(2 * -(-self.low.tiles_of(k) // blocks.chunk) for k in channels)
+        panels = len(p.phases) * -(-self.low.tiles_of(self.n) // blocks.panel)
+        rectangles = self.low.blocks_of(self.samples, p.grid[0] * p.grid[1], blocks.rows)
+        return rectangles * (len(channels) + panels * (products + 3))
 
     def _constants(self) -> None:
         op, pool, low = self.op, self.low.pool, self.low
@@ -166,6 +179,8 @@ class ConvLowering:
             def make_vector(phase: Phase = phase) -> F32:
                 scale = self._column_scales(phase) * np.float32(op.x_scale.value.data)
                 bias = pool.param(op.bias) if op.bias is not None else np.zeros_like(scale)
+                if op.x_zero is not None:
+                    bias = shifted_bias(bias, self._sums[phase], scale, op.x_zero.value.data)
                 scale, bias = (np.ldexp(v, -exponent(op.y_exp)) for v in (scale, bias))
                 out = np.zeros((2, self.nt * self.arch.cols), np.float32)
                 out[:, : self.n] = scale, bias
@@ -178,12 +193,13 @@ class ConvLowering:
         """Every source's weight and column scales, a few column tiles at a time."""
         w, c = self.low.pool.weight(self.op.w), self.arch.cols
         kernel = math.prod(shape_of(self.op.w)[1:])
-        step, scales = c * max(1, PANEL // (kernel * c)), []
+        step, scales, sums = c * max(1, PANEL // (kernel * c)), [], []
         for lo in range(0, self.n, step):
             found = source_weights(self.op, w[lo : lo + step], self.widths, phase, self.arch.rows)
             scales.append(found[0][1])
+            sums.append(sum(column_sums(q) for q, _ in found))
             yield found
-        self._scales[phase] = np.concatenate(scales)
+        self._scales[phase], self._sums[phase] = np.concatenate(scales), np.concatenate(sums)
 
     def _column_scales(self, phase: Phase) -> F32:
         """The scales of a phase's columns; known already when its weight was written."""
@@ -208,7 +224,7 @@ class ConvLowering:
             yield pro, main
 
     def _input(self, e: Emitter, unit: Unit, rect: Rect, index: int) -> _Input:
-        """The rectangle's input pixels; cells outside the image are written as zeros."""
+        """The rectangle's input pixels; cells outside the image hold the zero point."""
         p, dram, width = self.plan, self.sources[index], self.widths[index]
         h, w = self.op.height.value.data, self.op.width.value.data
         halo = (3, 3) if self.op.upsample else p.kernel
@@ -228,6 +244,7 @@ class ConvLowering:
             (tiles, columns * tiles),
             offset=at(dram, unit.b, (y0 + top) * w + x0 + left),
             pad=(left, right, top, bottom),
+            fill=exponent(self.op.x_zero),
         )
         return _Input(buf, columns, tiles)
 

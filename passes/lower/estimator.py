@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from xdsl.dialects.builtin import StringAttr
@@ -28,7 +28,7 @@ from ...ir.signature import argument_names, result_names
 from ...ir.tile import BufferType, DramOp, Instruction, LoadOp
 from ..tiling import Unit
 from .constants import ConstantPool
-from .context import Lowering, Template
+from .context import MOST_WORDS, Lowering, Template
 from .emitter import Emitter
 from .program import dtype_of, lower_op
 
@@ -72,6 +72,7 @@ class EstimatorLowering(Lowering):
     """A lowering of tile 0 only, into counters."""
 
     rows: Rows = field(default_factory=dict)
+    most_words: ClassVar[int] = 100 * MOST_WORDS
 
     def emitter(self) -> Emitter:
         return CountingEmitter(self.arch, self.rows)

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Unpack
 
 import numpy as np
+import numpy.typing as npt
 from xdsl.ir import SSAValue
 
 from ...ir.arch import Arch
@@ -16,10 +17,10 @@ from ...ir.isa import Format, Function, Op2, Reduce
 from ...ir.qgraph import QLinearOp
 from ...ir.tile import DramOp
 from ..tiling import Blocks, Unit, linear_blocks, row_blocks
-from ..weights import F32, I8, Fixed, pack_tiles, pad_rows, quantised
+from ..weights import F32, I8, Fixed, column_sums, pack_tiles, pad_rows, quantised, shifted_bias
 from .constants import PANEL, Bytes
 from .context import Block, Lowering, all_units, at, exponent, grid, pitch, stat_parts
-from .emitter import Col, Emitter, Factors, Red, Row, View
+from .emitter import Col, Emitter, Factor, Factors, Red, Row, View
 from .vectors import norm_vectors, token_scales
 
 BATCH = 4  # pieces of a prologue in VBUF together, each at most an eighth of it
@@ -90,6 +91,11 @@ class Panel:
     tail: int
 
 
+def _token(s: SSAValue | None) -> Factor:
+    """The factor of each token's scale; static scales are in the column vectors."""
+    return Row(s) if s is not None else None
+
+
 class LinearLowering:
     """One linear: its constants and DRAM tensors, and the template of a unit's blocks."""
 
@@ -98,15 +104,28 @@ class LinearLowering:
         self.samples, self.tokens = linear_grid(op)
         self.supplied = low.tensors[op.rows] if op.rows is not None else None
         self.plans = plan_linear(op, low.source, low.arch)
-        self.sources = [low.operand(op.x)] + ([low.operand(op.x2)] if op.x2 else [])
+        low.admit(self._words())
+        stored = "f16" if op.x_scale is None else "i8"
+        self.sources = [low.operand(v, stored) for v in (op.x, op.x2) if v is not None]
         self.widths = [btc(op.x, "x")[2]] + ([btc(op.x2, "x2")[2]] if op.x2 else [])
         self.source_tiles = [low.tiles_of(k) for k in self.widths]
         self.kt = sum(self.source_tiles)
         self.rows = self.plans[0].blocks.rows
         self.parts = stat_parts(self.samples, self.tokens, low.arch.tiles, self.rows)
         self._scales: dict[int, F32] = {}
+        self._sums: dict[int, npt.NDArray[np.int64]] = {}
         self._constants()
         self._results()
+
+    def _words(self) -> int:
+        """About the words of one tile: per block of rows the input, per panel of it weights, products and one pass."""
+        kt = sum(self.low.tiles_of(btc(v, "x")[2]) for v in (self.op.x, self.op.x2) if v is not None)
+        blocks = self.low.blocks_of(self.samples, self.tokens, self.plans[0].blocks.rows)
+        panels = sum(
+            -(-p.halves * self.low.tiles_of(p.n) // p.blocks.panel) * (2 * -(-kt // p.blocks.chunk) + 3)
+            for p in self.plans
+        )
+        return blocks * (2 + panels)
 
     # -- constants and DRAM tensors --------------------------------------------------------------------------------
 
@@ -119,15 +138,16 @@ class LinearLowering:
         w = self.low.pool.weight(self.op.weights[index])
         step = c * max(1, PANEL // (self.kt * self.arch.rows * c))
         bounds = [sum(self.widths[:i]) for i in range(len(self.widths) + 1)]
-        scales = []
+        scales, sums = [], []
         for half in range(p.halves):
             for lo in range(half * p.n, (half + 1) * p.n, step):
                 part = w[:, lo : min(lo + step, (half + 1) * p.n)]
                 q, scale = quantised(part if isinstance(part, Fixed) else part.astype(np.float32))
                 scales.append(scale)
+                sums.append(column_sums(q))
                 padded = [pad_rows(q[a:b], self.arch.rows) for a, b in pairwise(bounds)]
                 yield np.concatenate(padded).astype(np.int8, copy=False), scale
-        self._scales[index] = np.concatenate(scales)
+        self._scales[index], self._sums[index] = np.concatenate(scales), np.concatenate(sums)
 
     def _column_scales(self, index: int) -> F32:
         """The scales of a section's columns; known already when its weight was written."""
@@ -160,6 +180,10 @@ class LinearLowering:
             ) -> F32:
                 rows = [self._column_scales(i)]
                 rows.append(pool.param(bias) if bias is not None else np.zeros_like(rows[0]))
+                if op.x_scale is not None:
+                    rows[0] = rows[0] * np.float32(op.x_scale.value.data)
+                if op.x_zero is not None:
+                    rows[1] = shifted_bias(rows[1], self._sums[i], rows[0], op.x_zero.value.data)
                 x_exp, y_exp = 0 if op.gamma is not None else exponent(op.x_exp), exponent(op.y_exp)
                 rows = [np.ldexp(rows[0], x_exp - y_exp), np.ldexp(rows[1], -y_exp)]
                 if ks is not None:
@@ -222,10 +246,15 @@ class LinearLowering:
                 self._section(main, i, p, unit, lo, hi, act, s)
             yield pro, main
 
-    def _prologue(self, e: Emitter, unit: Unit, lo: int, hi: int, norm: SSAValue | None) -> tuple[SSAValue, SSAValue]:
-        """Quantised rows in ACT [rows][kt], and their scales in PARAM. Few rows at a time are in VBUF."""
+    def _prologue(
+        self, e: Emitter, unit: Unit, lo: int, hi: int, norm: SSAValue | None
+    ) -> tuple[SSAValue, SSAValue | None]:
+        """Quantised rows in ACT [rows][kt], and their scales in PARAM unless static. Few rows at a time are in VBUF."""
         rows, sub = hi - lo, self.plans[0].blocks.sub
         act = e.alloc("act", rows * self.kt)
+        if self.op.x_scale is not None:
+            self._stored_rows(e, unit, lo, rows, act)
+            return act, None
         amax, inv, s = (e.alloc("param", rows) for _ in range(3))
         known = norm is None and self.supplied is not None
         if known and self.supplied is not None:
@@ -264,6 +293,14 @@ class LinearLowering:
             t0 += tiles
         return p
 
+    def _stored_rows(self, e: Emitter, unit: Unit, lo: int, rows: int, act: SSAValue) -> None:
+        """Rows that are int8 in DRAM, every source, side by side in ACT."""
+        t0 = 0
+        for dram, k, tiles in zip(self.sources, self.widths, self.source_tiles, strict=True):
+            offset = at(dram, unit.b, lo)
+            e.load(act, dram, k, (rows,), (pitch(dram),), (self.kt,), sram=t0, offset=offset)
+            t0 += tiles
+
     def _pass(
         self, e: Emitter, p: Piece, d: View | None, *, red: Red | None = None, **factors: Unpack[Factors]
     ) -> None:
@@ -294,7 +331,7 @@ class LinearLowering:
         return norm_vectors(e, pair, pair, p.rows, p.rows, self.widths[0], self.op.eps.value.data)
 
     def _section(
-        self, e: Emitter, index: int, p: SectionPlan, unit: Unit, lo: int, hi: int, act: SSAValue, s: SSAValue
+        self, e: Emitter, index: int, p: SectionPlan, unit: Unit, lo: int, hi: int, act: SSAValue, s: SSAValue | None
     ) -> None:
         """All column panels of one section over rows [lo, hi)."""
         rows, c = hi - lo, self.arch.cols
@@ -367,7 +404,7 @@ class LinearLowering:
         lo: int,
         rows: int,
         acc: SSAValue,
-        s: SSAValue,
+        s: SSAValue | None,
         vectors: SSAValue,
         row_stats: SSAValue | None,
     ) -> None:
@@ -377,7 +414,7 @@ class LinearLowering:
         bias = p.halves * g * c
         words = 2 if wide else 1
         d = View(e.alloc("vbuf", rows * g * words), Format.F32 if wide else Format.F16, g * words, words)
-        affine: Factors = {"a1": Row(s), "a2": Col(vectors), "b2": Col(vectors, bias)}
+        affine: Factors = {"a1": _token(s), "a2": Col(vectors), "b2": Col(vectors, bias)}
         a = View(acc, Format.I32, 1, rows)
         column_at: SSAValue | None = None
         red: Red | None = None
@@ -389,7 +426,7 @@ class LinearLowering:
             red = Red(Reduce.SUM_SQ, column_at, columns=True)
         if p.halves == 2:
             gate = View(e.alloc("vbuf", rows * g * 2), Format.F32, 2 * g, 2)
-            gate_affine: Factors = {"a1": Row(s), "a2": Col(vectors, g * c), "b2": Col(vectors, bias + g * c)}
+            gate_affine: Factors = {"a1": _token(s), "a2": Col(vectors, g * c), "b2": Col(vectors, bias + g * c)}
             table = self.low.tables[unit.tile]["phi"]
             e.vec(
                 replace(a, at=g * rows), gate, rows, g, panel.tail, func=Function.GATE_MUL, table=table, **gate_affine
@@ -426,14 +463,16 @@ class LinearLowering:
         lo: int,
         rows: int,
         acc: SSAValue,
-        s: SSAValue,
+        s: SSAValue | None,
         vectors: SSAValue,
     ) -> None:
         """Int8 with a static scale for each column."""
         c, g, out = self.arch.cols, panel.tiles, self.outputs[index]
         d = View(e.alloc("act", rows * g), Format.I8, g, 1)
         a = View(acc, Format.I32, 1, rows)
-        e.vec(a, d, rows, g, panel.tail, a1=Row(s), a2=Col(vectors), b2=Col(vectors, g * c), r=Col(vectors, 2 * g * c))
+        e.vec(
+            a, d, rows, g, panel.tail, a1=_token(s), a2=Col(vectors), b2=Col(vectors, g * c), r=Col(vectors, 2 * g * c)
+        )
         offset = at(out, unit.b, lo, panel.t0 * c)
         e.store(out, d.buf, panel.valid, (rows,), (pitch(out),), (g,), offset=offset)
 
@@ -447,7 +486,7 @@ class LinearLowering:
         lo: int,
         rows: int,
         acc: SSAValue,
-        s: SSAValue,
+        s: SSAValue | None,
         vectors: SSAValue,
     ) -> None:
         """Int8 with a scale for each token and head, from the float16-rounded value."""
@@ -466,7 +505,7 @@ class LinearLowering:
                 rows,
                 ht,
                 self.low.tail(width),
-                a1=Row(s),
+                a1=_token(s),
                 a2=Col(vectors, cols),
                 b2=Col(vectors, g * c + cols),
                 red=Red(Reduce.ABSMAX, amax),

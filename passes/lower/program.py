@@ -85,6 +85,15 @@ def lower_entry(f: FuncOp, arch: Arch, pool: ConstantPool, state: set[str]) -> L
     low = Lowering(arch, pool)
     inputs: dict[str, DramOp] = {}
     outputs: dict[str, DramOp] = {}
+    for value in (*f.body.block.args, *(f.body.block.last_op.operands if f.body.block.last_op else ())):
+        if not isinstance(value.type, TensorType) or len(shape_of(value)) != 3:
+            raise DpuError(
+                f"function '{f.sym_name.data}'",
+                f"takes or returns {value.type}",
+                why="programs work on samples x tokens x channels",
+                hint="run the graph passes first, or keep this part on the host",
+                code="E225",
+            )
     for arg, name in zip(f.body.block.args, argument_names(f), strict=True):
         kind = "state" if name in state else "io"
         inputs[name] = low.tensors[arg] = low.declare(name, dtype_of(arg), cast(Any, shape_of(arg)), kind)
@@ -107,6 +116,7 @@ def lower_entry(f: FuncOp, arch: Arch, pool: ConstantPool, state: set[str]) -> L
         low.source = names[op]
         before = len(low.body)
         lower_op(low, op)
+        low.words += sum(isinstance(new, Instruction) for new in low.body[before:]) // arch.tiles
         location = op.location
         for new in low.body[before:]:
             if isinstance(new, Instruction | SectionOp):
@@ -193,12 +203,29 @@ def _load_tables(low: Lowering, names: list[str]) -> None:
             low.body.extend(e.ops)
 
 
+def _at_least(low: Lowering, op: Operation) -> int:
+    """Words of one tile that an operation takes at the very least, before anything is made of its size: each sample
+    and each block of rows has a load, an operation and a store."""
+    words, least = low.arch.words, 0
+    rowwise = isinstance(op, QGroupNormOp | QQuantiseOp | QSiluOp | QCentreOp)
+    for value in (*op.operands, *op.results):
+        shape = shape_of(value) if isinstance(value.type, TensorType) else ()
+        if len(shape) == 3:
+            samples, tokens, channels = shape
+            tiles = max(1, low.tiles_of(channels)) if rowwise else 1
+            rows = max(1, min(words["vbuf"] // 8 // tiles, words["act"] // 8 // tiles, words["param"] // 32))
+            blocks = samples * -(-low.share(tokens) // (rows if rowwise else max(words.values())))
+            least = max(least, 3 * (blocks if tokens > 1 else -(-low.share(samples) // max(words.values()))))
+    return least
+
+
 def lower_op(low: Lowering, op: Operation, work: bool = True) -> None:
     """Lower one operation; without `work`, only declare its results.
 
     Raises:
         DpuError: it has no lowering.
     """
+    low.admit(_at_least(low, op))
     match op:
         case QConvOp():
             conv = ConvLowering(low, op)

@@ -34,6 +34,7 @@ class RowPass:
     factors: Factors = field(default_factory=Factors)
     silu: bool = False
     row_max: DramOp | None = None
+    offset: bool = False  # int8 in the offset format
 
     def blocks(self, e_first: Emitter, unit: Unit) -> Iterator[Block]:
         """Blocks of rows; `e_first` is the first block's prologue, already filled with what the factors need."""
@@ -69,7 +70,8 @@ class RowPass:
         e.load(x, dram, item * k, (rows,), (pitch(dram),), (tiles * words,), offset=offset)
         a = View(x, Format.F32 if wide else Format.F16, tiles * words, words)
         if self.out.dtype.data == "i8":
-            d = View(e.alloc("act", rows * tiles), Format.I8, tiles, 1)
+            kind = Format.I8_OFFSET if self.offset else Format.I8
+            d = View(e.alloc("act", rows * tiles), kind, tiles, 1)
         else:
             d = View(e.alloc("vbuf", rows * tiles), Format.F16, tiles, 1)
         shifted = self._shifted(channel)
@@ -95,7 +97,10 @@ def inverse(scale: float) -> float:
 def lower_quantise(low: Lowering, op: QQuantiseOp, work: bool = True) -> None:
     samples, tokens = grid(*btc(op.x, "x")[:2])
     out = low.result(op.y, "i8", btc(op.y, "y"))
-    rows = RowPass(low, [low.tensors[op.x]], out, {"r": inverse(op.scale.value.data)})
+    factors: Factors = {"r": inverse(op.scale.value.data)}
+    if op.zero is not None:  # the offset format takes 128 off
+        factors = {"a1": inverse(op.scale.value.data), "b1": float(op.zero.value.data + 128)}
+    rows = RowPass(low, [low.tensors[op.x]], out, factors, offset=op.zero is not None)
     if work:
         low.run(all_units(samples, tokens, low.arch), lambda u: rows.blocks(low.emitter(), u))
 

@@ -20,8 +20,9 @@ from ...errors import DpuError
 from ...ir.container import Base, Entry, Slot
 from ...ir.graph import ParamOp, shape_of
 from ...ir.isa import Opcode, fields
-from ...passes.lower.constants import Fetch
+from ...passes.lower.constants import ConstantPool, Fetch
 from ...passes.lower.program import LoweredEntry, LoweredOp
+from ...passes.weights import Fixed
 from ...simulator.machine import Machine
 from .bisect import Difference, write_difference
 from .cuts import Cuts
@@ -118,7 +119,7 @@ class _EntryCheck:
     def _finish(self, op: LoweredOp) -> None:
         qop = self.lowered.qops[op.tag]
         shadows = self._of(op.tag)
-        context = Context(self._read, self.check.param, self.check.cuts)
+        context = Context(self._read, self.check.param, self.check.cuts, self.check.fixed)
         expected = interpret(qop, context)
         rows = [_compare(s.name, e, s) for e, s in zip(expected, shadows, strict=True)]
         row = OpRow(entry=self.entry.name, tag=op.tag, name=op.name, kind=op.kind, nodes=op.nodes, tensors=tuple(rows))
@@ -170,6 +171,10 @@ class _Check:
         transform = tuple(t.data for t in op.transform.data) if op.transform else ()
         return np.asarray(self.fetch(op.source.data, transform)).astype(np.float32).reshape(shape_of(value))
 
+    def fixed(self, value: SSAValue) -> Fixed | None:
+        """A parameter's integers and scales, if the model stores those."""
+        return ConstantPool(self.fetch).fixed(value)
+
     def put(self, slot: Slot, array: Array) -> None:
         """Write a host input, rounded to its type."""
         wide = np.asarray(array, np.float32).reshape(slot.shape)
@@ -213,7 +218,8 @@ def check(
 
     `fetch` is what the program was emitted with, `inputs` are the host's tensors [B, T, C] by name, or `<entry>/<name>`
     where two entries use one name; values that one entry leaves for another come from the run of the first. `order`
-    names the entries to run, by default all, producers first. With `bisect`, the first operation that differs is written into that folder (`bisect.py`).
+    names the entries to run, by default all, producers first. With `bisect`, the first operation that differs is
+    written into that folder (`bisect.py`).
 
     Raises:
         DpuError: an input is missing or has another size.

@@ -20,7 +20,15 @@ from ...errors import DpuError
 from ...ir.graph import btc, conv_out_size, ints, shape_of
 from ...ir.locations import where
 from ...ir.qgraph import QAttentionOp, QCentreOp, QConvOp, QGroupNormOp, QLinearOp, QQuantiseOp, QSiluOp
-from ...passes.weights import column_scales, quantise_columns, upsample_phase
+from ...passes.weights import (
+    Fixed,
+    column_scales,
+    column_sums,
+    quantise_columns,
+    quantised,
+    shifted_bias,
+    upsample_phase,
+)
 from . import functions as fn
 from .cuts import Cuts, Rows
 from .functions import F32, I8, I64
@@ -36,6 +44,7 @@ class Context:
     read: Callable[[SSAValue], Array]
     param: Callable[[SSAValue], F32]
     cuts: Cuts
+    fixed: Callable[[SSAValue], Fixed | None] = lambda value: None
 
 
 def interpret(op: Operation, context: Context) -> list[Array]:
@@ -99,8 +108,12 @@ def _combine(parts: F32, chunk: int) -> F32:
 # -- convolution -------------------------------------------------------------------------------------------------------
 
 
-def _conv_weights(w: F32, op: QConvOp, first: int) -> tuple[list[I8], F32]:
-    """Weights of each source as [kh, kw, c, n] integers, and the column scales."""
+def _conv_weights(w: F32, op: QConvOp, first: int, given: Fixed | None) -> tuple[list[I8], F32]:
+    """Weights of each source as [kh, kw, c, n] integers, and the column scales; the model's own where it has some."""
+    if given is not None and not op.upsample and (op.x2_scale is None or op.x2_scale == op.x_scale):
+        q, scale = quantised(given.map(lambda a: a.transpose(2, 3, 1, 0).reshape(-1, len(a))))
+        q = q.reshape(*w.shape[2:], w.shape[1], -1)
+        return ([q] if op.x2 is None else [q[:, :, :first], q[:, :, first:]]), scale
     parts = [w[:, :first]]
     if op.x2_scale is not None:
         ratio = np.float32(op.x2_scale.value.data) / np.float32(op.x_scale.value.data)
@@ -108,6 +121,11 @@ def _conv_weights(w: F32, op: QConvOp, first: int) -> tuple[list[I8], F32]:
     n = w.shape[0]
     scale = column_scales(*(p.transpose(2, 3, 1, 0).reshape(-1, n) for p in parts))
     return [quantise_columns(p.transpose(2, 3, 1, 0), scale) for p in parts], scale
+
+
+def _zero(zero: IntegerAttr[Any] | None) -> int:
+    """A zero point; none is 0."""
+    return 0 if zero is None else int(zero.value.data)
 
 
 def _power(exponent: IntegerAttr[Any] | None, sign: int) -> F32:
@@ -138,7 +156,8 @@ def _conv(op: QConvOp, context: Context) -> list[Array]:
     for v in (op.x, op.x2):
         if v is not None:
             x = context.read(v).reshape(b, h, w, -1)
-            images.append(np.pad(x, ((0, 0), (top, bottom), (left, right), (0, 0))))
+            border = ((0, 0), (top, bottom), (left, right), (0, 0))
+            images.append(np.pad(x, border, constant_values=_zero(op.x_zero)))
     first, weight = shape_of(op.x)[2], context.param(op.w)
     bias = context.param(op.bias) if op.bias is not None else None
     residual = fn.from_half(context.read(op.residual)).reshape(b, ho, wo, n) if op.residual is not None else None
@@ -148,12 +167,17 @@ def _conv(op: QConvOp, context: Context) -> list[Array]:
     for py in range(step):
         for px in range(step):
             kernel = upsample_phase(weight, py, px) if op.upsample else weight
-            integers, scale = _conv_weights(kernel, op, first)
+            integers, scale = _conv_weights(kernel, op, first, context.fixed(op.w))
             acc = _taps(images, integers, (py, px), (ho // step, wo // step), stride)
             power = _power(op.y_exp, -1)
-            y = fn.mul(fn.from_int(acc), fn.mul(fn.mul(scale, np.float32(op.x_scale.value.data)), power))
-            if bias is not None:
-                y = fn.add(y, fn.mul(bias, power))
+            scale = fn.mul(scale, np.float32(op.x_scale.value.data))
+            y = fn.mul(fn.from_int(acc), fn.mul(scale, power))
+            added = bias
+            if op.x_zero is not None:
+                sums = np.sum([q.sum(axis=(0, 1, 2), dtype=np.int64) for q in integers], axis=0)
+                added = shifted_bias(np.zeros(n, np.float32) if bias is None else bias, sums, scale, _zero(op.x_zero))
+            if added is not None:
+                y = fn.add(y, fn.mul(added, power))
             if temb is not None:
                 y = fn.add(y, temb)
             if residual is not None:
@@ -180,20 +204,29 @@ def _linear(op: QLinearOp, context: Context) -> list[Array]:
         x = fn.add(fn.mul(x, context.param(op.gamma)), context.param(op.beta))
     elif supplied is not None:
         amax = supplied[:, 0]
-    inverse, scale = _token_scales(fn.row_absmax(x) if amax is None else amax)
-    rows = fn.to_int8(fn.mul(x, inverse[..., None]))
+    if op.x_scale is None:
+        inverse, scale = _token_scales(fn.row_absmax(x) if amax is None else amax)
+        rows = fn.to_int8(fn.mul(x, inverse[..., None]))
+    else:
+        rows, scale = x.astype(np.int8), np.ones(x.shape[:2], np.float32)
     residual = fn.from_half(context.read(op.residual)) if op.residual is not None else None
     biases, key_scales = iter(op.biases), iter(op.k_scales)
     results: list[Array] = []
     for w, kind, stats, has in zip(op.weights, op.kinds.data, op.stats.data, op.has_bias.get_values(), strict=True):
         weight = context.param(w)
-        columns = column_scales(weight)
-        y = fn.from_int(fn.product(rows, quantise_columns(weight, columns)))
+        q, columns = quantised(context.fixed(w) or weight)
+        y = fn.from_int(fn.product(rows, np.asarray(q)))
+        if op.x_scale is not None:
+            columns = fn.mul(columns, np.float32(op.x_scale.value.data))
         power = _power(op.y_exp, -1)
         stored_scale = fn.mul(columns, power if op.gamma is not None else fn.mul(power, _power(op.x_exp, 1)))
         y = fn.mul(fn.mul(y, scale[..., None]), stored_scale)
-        if has:
-            y = fn.add(y, fn.mul(context.param(next(biases)), power))
+        bias = context.param(next(biases)) if has else None
+        if op.x_zero is not None:
+            zeros = np.zeros(len(columns), np.float32)
+            bias = shifted_bias(zeros if bias is None else bias, column_sums(q), columns, _zero(op.x_zero))
+        if bias is not None:
+            y = fn.add(y, fn.mul(bias, power))
         match kind.data:
             case "q8_static":
                 results.append(fn.to_int8(fn.mul(y, _inverse(context.param(next(key_scales))))))
@@ -262,7 +295,10 @@ def _group_norm(op: QGroupNormOp, context: Context) -> list[Array]:
 
 
 def _quantise(op: QQuantiseOp, context: Context) -> list[Array]:
-    return [fn.to_int8(fn.mul(_values(context, op.x), _inverse(op.scale.value.data)))]
+    y = fn.mul(_values(context, op.x), _inverse(op.scale.value.data))
+    if op.zero is None:
+        return [fn.to_int8(y)]
+    return [fn.to_offset(fn.add(fn.add(y, np.float32(_zero(op.zero) + 128)), np.float32(-128)))]
 
 
 def _silu(op: QSiluOp, context: Context) -> list[Array]:

@@ -14,6 +14,9 @@ def compile_model(
     arch: Annotated[str, typer.Option(help="A shipped arch or the path of a JSON file.")] = "dpu_tiny",
     precision: Annotated[str, typer.Option(help="w8a8.")] = "w8a8",
     calibration: Annotated[Path | None, typer.Option(help="What `dpuc calibrate` wrote.")] = None,
+    weights: Annotated[
+        Path | None, typer.Option(help="A safetensors file with other weights for the UNet: float, int8 or int4.")
+    ] = None,
     size: Annotated[str | None, typer.Option(help="WIDTHxHEIGHT in pixels; default: the model's.")] = None,
     batch: Annotated[int, typer.Option(help="Samples a forward: 2 for one image with guidance.")] = 2,
     shape: Annotated[list[str] | None, typer.Option(help="Open dimensions of one ONNX file: NAME=AxBxC.")] = None,
@@ -51,6 +54,7 @@ def compile_model(
         dump_passes,
         check,
         bisect,
+        weights,
     )
     typer.echo(text)
     raise typer.Exit(0 if ok else 1)

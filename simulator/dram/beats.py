@@ -1,7 +1,7 @@
 """One channel, clock by clock and command by command: the judge of the closed form. Slow; for traces of some 1,000s.
 
-Every clock it looks at every rule again: which PRE, ACT, REF, RD or WR may go on the command bus now. It knows more than
-the closed form (the command bus, columns of a piece one by one) and follows the same policy: who enters the window,
+Every clock it looks at every rule again: which PRE, ACT, REF, RD or WR may go on the command bus now. It knows more
+than the closed form (the command bus, each column by itself) and follows the same policy: who enters the window,
 activations and columns in window order, refresh between pieces.
 """
 
@@ -56,7 +56,6 @@ class Beats:
         self.queues: tuple[deque[_Piece], deque[_Piece]] = (deque(), deque())
         self.way = self.run_length = 0
         self.next_refresh = c.refresh_interval or 1 << 60
-        self.planned = 0  # the refresh that pieces now entering come after
         self.refreshes: list[_Refresh] = []
         self.refreshed: set[int] = set()
         self.bus_until = 0  # data pins
@@ -107,11 +106,6 @@ class Beats:
         c, have = self.c, [bool(q) for q in self.queues]
         if not any(have):
             return False
-        if c.refresh_groups == 1:  # who comes after the next refresh finds all rows closed
-            ahead = sum(len(p.banks) - p.at for p in self.window)
-            if self.planned < self.next_refresh <= max(clock, self.last_column + c.ccd_s * (ahead + 1)):
-                self.planned = self.next_refresh
-                self.projected = [-1] * c.banks
         way = self.way
         if not have[way] or (self.run_length >= c.batch and have[1 - way]):
             way = 1 - way

@@ -8,6 +8,7 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple, Protocol
 
@@ -48,7 +49,14 @@ class Core(Protocol):
     """A running model: this file's or the compiled one."""
 
     def request(
-        self, cycle: int, port: int, write: bool, floor: int, address: int, inner: int, n: Sequence[int],
+        self,
+        cycle: int,
+        port: int,
+        write: bool,
+        floor: int,
+        address: int,
+        inner: int,
+        n: Sequence[int],
         stride: Sequence[int],
     ) -> int:
         """A port moves runs of `inner` bytes, in at least `floor` cycles. Returns `due`, as `open` and `submit` do."""
@@ -89,11 +97,24 @@ class _Piece:
         self.done = -1
 
 
+@dataclass(slots=True, eq=False)
 class _Transfer:
-    __slots__ = (
-        "address", "announced", "at", "bursts", "end", "floor", "issued", "moved", "n", "offset", "opened", "run",
-        "start", "stride", "total", "write",
-    )  # fmt: skip
+    floor: int  # units
+    start: int
+    write: bool
+    opened: bool
+    address: int
+    run: int
+    n: list[int]
+    stride: list[int]
+    at: list[int] = field(default_factory=lambda: [0, 0, 0])  # where issuing has come to
+    offset: int = 0
+    total: int = 0  # bytes
+    moved: int = 0
+    bursts: int = 0  # issued, not done (write)
+    end: int = 0
+    issued: bool = False
+    announced: bool = False
 
 
 class _Port:
@@ -120,7 +141,8 @@ class _Channel:
         self.acts, self.cols = [LONG_AGO] * 4, [0] * c.window
         self.act_at = self.col_at = 0
         self.last_act = self.last_col = self.last_read = self.last_write = LONG_AGO
-        self.next_refresh = c.refresh_interval * (number + 1) // c.channels if c.refresh_groups else NEVER
+        first = c.refresh_interval * (number + 1) // c.channels if c.stagger else c.refresh_interval
+        self.next_refresh = first if c.refresh_groups else NEVER
         self.refreshed = 0  # bank groups that have had their turn in this round, a bit each
         self.event = NEVER
         self.run = 0
@@ -146,7 +168,16 @@ class PythonCore:
     def counters(self) -> list[Counters]:
         return [
             Counters(
-                *x.bytes, x.hits, x.misses, x.conflicts, x.refreshes, x.refresh_wait, x.turnaround, x.turns, x.last
+                x.bytes[0],
+                x.bytes[1],
+                x.hits,
+                x.misses,
+                x.conflicts,
+                x.refreshes,
+                x.refresh_wait,
+                x.turnaround,
+                x.turns,
+                x.last,
             )
             for x in self.channels
         ]
@@ -173,15 +204,18 @@ class PythonCore:
     # Ports
 
     def request(
-        self, cycle: int, port: int, write: bool, floor: int, address: int, inner: int, n: Sequence[int],
+        self,
+        cycle: int,
+        port: int,
+        write: bool,
+        floor: int,
+        address: int,
+        inner: int,
+        n: Sequence[int],
         stride: Sequence[int],
     ) -> int:
         c = self.config
-        t = _Transfer()
-        t.floor, t.start, t.write, t.opened = floor * c.cycle, cycle * c.cycle, write, write
-        t.announced = t.issued = False
-        t.moved = t.end = t.bursts = t.offset = 0
-        t.address, t.run, t.n, t.stride, t.at = address, inner, list(n), list(stride), [0, 0, 0]
+        t = _Transfer(floor * c.cycle, cycle * c.cycle, write, write, address, inner, list(n), list(stride))
         for d in range(3):  # runs without a gap are one
             if t.n[d] != 1 and t.stride[d] != t.run:
                 break
@@ -212,7 +246,9 @@ class PythonCore:
         return self.due()
 
     def submit(self, cycle: int, address: int, size: int, write: bool, tag: int) -> int:
-        self._enqueue(cycle * self.config.cycle + self.config.request, address, size, write, _Burst(size, tag, None), -1)
+        self._enqueue(
+            cycle * self.config.cycle + self.config.request, address, size, write, _Burst(size, tag, None), -1
+        )
         return self.due()
 
     def _wake(self, port: int, time: int) -> None:
@@ -413,10 +449,7 @@ class PythonCore:
 
     def _hit(self, x: _Channel, piece: _Piece) -> bool:
         k = self.config.stripe
-        for j in range(min(k, piece.count)):
-            if x.row[piece.bank + (piece.first + j) % k] != piece.row:
-                return False
-        return True
+        return all(x.row[piece.bank + (piece.first + j) % k] == piece.row for j in range(min(k, piece.count)))
 
     def _refresh(self, x: _Channel, at: int, bank: int) -> None:
         """All refreshes that are due by clock `at`, the banks behind `bank` first."""

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace dpu::dram {
 
@@ -29,21 +30,40 @@ Model::Model(const Config& config)
     x.cols.assign(static_cast<std::size_t>(config.window), 0);
     x.last_act = x.last_col = x.last_read = x.last_write = kLongAgo;
     ++number;
-    x.next_refresh = config.refresh_groups ? config.refresh_interval * number / config.channels : kNever;
+    const Time first = config.stagger ? config.refresh_interval * number / config.channels : config.refresh_interval;
+    x.next_refresh = config.refresh_groups ? first : kNever;
+  }
+}
+
+void Model::push(Time time, int kind, Time who, int note) {
+  Event e{time, sequence_++, who, kind, note};
+  if (hot_valid_) {
+    if (hot_ > e) std::swap(hot_, e);
+    heap_.push(e);
+  } else if (heap_.empty() || heap_.top() > e) {
+    hot_ = e;
+    hot_valid_ = true;
+  } else {
+    heap_.push(e);
   }
 }
 
 Report Model::step(Time limit) {
   const Time end = limit * config_.cycle;
-  while (!heap_.empty() && std::get<0>(heap_.top()) <= end) {
-    const auto [time, sequence, kind, who, note] = heap_.top();
-    heap_.pop();
-    if (kind == kIssue) {
-      if (time == ports_[static_cast<std::size_t>(who)].event) issue(static_cast<int>(who), time);
-    } else if (kind == kPick) {
-      if (time == channels_[static_cast<std::size_t>(who)].event) pick(static_cast<int>(who), time);
+  while (hot_valid_ || !heap_.empty()) {
+    const Event e = hot_valid_ ? hot_ : heap_.top();
+    if (e.time > end) break;
+    if (hot_valid_)
+      hot_valid_ = false;
+    else
+      heap_.pop();
+    const auto who = static_cast<std::size_t>(e.who);
+    if (e.kind == kIssue) {
+      if (e.time == ports_[who].event) issue(static_cast<int>(who), e.time);
+    } else if (e.kind == kPick) {
+      if (e.time == channels_[who].event) pick(static_cast<int>(who), e.time);
     } else {
-      return {static_cast<Note>(note), up(time, config_.cycle), who};
+      return {static_cast<Note>(e.note), up(e.time, config_.cycle), e.who};
     }
   }
   return {Note::kNone, limit, 0};

@@ -11,8 +11,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <queue>
-#include <tuple>
 #include <vector>
 
 namespace dpu::dram {
@@ -28,14 +28,14 @@ struct Config {
   Time channels, banks, groups, stripe, access, page, interleave, rows;
   Time bank_major, bank_xor, channel_hash;
   Time bl, rl, wl, rcd_read, rcd_write, rp, ras, rc, rtp, wr, rrd_s, rrd_l, faw, ccd_s, ccd_l, wtr_s, wtr_l, rtw;
-  Time refresh_groups, refresh_interval, rfc;
+  Time refresh_groups, refresh_interval, rfc, stagger;
   Time window, batch, reorder;
   Time request, response;  // units
   Time beat, burst, outstanding, buffer, ports;  // bytes, bytes, bursts, bytes
 };
 
 constexpr std::size_t kFields = sizeof(Config) / sizeof(Time);
-static_assert(kFields == 44, "the order and number of fields is that of params.py");
+static_assert(kFields == 45, "the order and number of fields is that of params.py");
 
 enum class Note : int { kNone, kFirst, kLast, kResponse, kDone };
 
@@ -68,7 +68,10 @@ class Model {
   Report step(Time limit);
 
   // The first cycle at which `step` has something to do; kNever when idle.
-  Time due() const { return heap_.empty() ? kNever : up(std::get<0>(heap_.top()), config_.cycle); }
+  Time due() const {
+    if (hot_valid_) return up(hot_.time, config_.cycle);
+    return heap_.empty() ? kNever : up(heap_.top().time, config_.cycle);
+  }
 
   Counters counters(int channel) const { return channels_[static_cast<std::size_t>(channel)].counters; }
 
@@ -107,10 +110,14 @@ class Model {
     Counters counters = {};
   };
   enum Kind : int { kIssue, kPick, kNote };
-  using Event = std::tuple<Time, Time, int, Time, int>;  // time, sequence, kind, who, note
+  struct Event {
+    Time time, sequence, who;
+    int kind, note;
+    bool operator>(const Event& o) const { return time != o.time ? time > o.time : sequence > o.sequence; }
+  };
 
   static Time up(Time a, Time b) { return (a + b - 1) / b; }
-  void push(Time time, int kind, Time who, int note = 0) { heap_.emplace(time, sequence_++, kind, who, note); }
+  void push(Time time, int kind, Time who, int note = 0);
   template <class T>
   static int take(std::vector<T>& pool, std::vector<int>& spare);
 
@@ -135,6 +142,8 @@ class Model {
   std::vector<int> spare_bursts_, spare_pieces_, spare_transfers_;
   std::priority_queue<Event, std::vector<Event>, std::greater<Event>> heap_;
   std::vector<Time> cols_;  // of the piece being served
+  Event hot_ = {};  // when valid, earlier than all of the heap: most events are the next to come
+  bool hot_valid_ = false;
   Time sequence_ = 0;
   Time now_ = 0;  // of the event or call being worked on
 };

@@ -63,7 +63,7 @@ def build() -> Path:
         raise DpuError(
             "DRAM model",
             "no C++ compiler",
-            why=f"${{CXX}}, c++, g++ and clang++ were looked for; {ENVIRONMENT}=native asks for the compiled model",
+            why=f"$CXX, c++, g++ and clang++ were looked for; {ENVIRONMENT}=native asks for the compiled model",
             hint=f"install one, or unset {ENVIRONMENT}: the same model in Python is about 50 times slower",
             code="E427",
         )
@@ -129,12 +129,17 @@ class NativeCore:
         return self._due
 
     def request(
-        self, cycle: int, port: int, write: bool, floor: int, address: int, inner: int, n: Sequence[int],
+        self,
+        cycle: int,
+        port: int,
+        write: bool,
+        floor: int,
+        address: int,
+        inner: int,
+        n: Sequence[int],
         stride: Sequence[int],
     ) -> int:
-        self._due = self._lib.dpu_dram_request(
-            self._model, cycle, port, int(write), floor, address, inner, *n, *stride
-        )
+        self._due = self._lib.dpu_dram_request(self._model, cycle, port, int(write), floor, address, inner, *n, *stride)
         return self._due
 
     def open(self, cycle: int, port: int) -> int:

@@ -19,19 +19,28 @@ from ...ir.cost import BEAT_BYTES
 NS = Fraction(1, 1_000_000_000)
 MAX_UNITS_PER_SECOND = 10**13  # so that a day of units fits 64 bits
 
-_ORGANISATION = ("channels", "bank_groups", "banks", "access_bytes", "page_bytes", "rows")
-_MAPPING = ("interleave_bytes", "bank_stripe", "order", "bank_xor", "channel_hash")
-_TIMING = ("tBL", "tRL", "tWL", "tRCDRD", "tRCDWR", "tRP", "tRAS", "tRC", "tRTP", "tWR", "tRRD_S", "tRRD_L", "tFAW")
-_TIMING += ("tCCD_S", "tCCD_L", "tWTR_S", "tWTR_L", "tTURN", "tREFI", "tRFC")
-_CONTROLLER = ("refresh", "refresh_banks", "window", "batch", "reorder", "request_path", "response_path")
-_PORT = ("axi_burst_bytes", "outstanding", "buffer_bytes")
-_BUS = ("command_buses", "act_clocks")  # the command bus, which only the command-by-command model has
+Names = tuple[str, ...]
+
+_ORGANISATION: Names = ("channels", "bank_groups", "banks", "access_bytes", "page_bytes", "rows")
+_MAPPING: Names = ("interleave_bytes", "bank_stripe", "order", "bank_xor", "channel_hash")
+_TIMING: Names = (
+    *("tBL", "tRL", "tWL", "tRCDRD", "tRCDWR", "tRP", "tRAS", "tRC", "tRTP", "tWR", "tRRD_S", "tRRD_L", "tFAW"),
+    *("tCCD_S", "tCCD_L", "tWTR_S", "tWTR_L", "tTURN", "tREFI", "tRFC"),
+)
+_CONTROLLER: Names = (
+    *("refresh", "refresh_banks", "refresh_stagger", "window", "batch", "reorder"),
+    *("request_path", "response_path"),
+)
+_PORT: Names = ("axi_burst_bytes", "outstanding", "buffer_bytes")
+_BUS: Names = ("command_buses", "act_clocks")  # the command bus, which only the command-by-command model has
 NAMES = ("clock", *_ORGANISATION, *_MAPPING, *_TIMING, *_CONTROLLER, *_PORT, *_BUS)
 """Every parameter that a file must have."""
 
 ORDERS = ("row:bank:column:channel", "bank:row:column:channel")
-_POWERS = ("channels", "bank_groups", "banks", "access_bytes", "page_bytes", "interleave_bytes", "bank_stripe")
-_POWERS += ("axi_burst_bytes",)
+_POWERS: Names = (
+    *("channels", "bank_groups", "banks", "access_bytes", "page_bytes", "interleave_bytes", "bank_stripe"),
+    "axi_burst_bytes",
+)
 
 
 class Parameter(BaseModel):
@@ -60,6 +69,17 @@ class DramFile(BaseModel):
         extra = [n for n in self.parameters if n not in NAMES]
         if missing or extra:
             raise ValueError(f"missing {', '.join(missing) or 'none'}, unknown {', '.join(extra) or 'none'}")
+        for name, p in self.parameters.items():
+            if name not in ("order", "refresh"):
+                try:
+                    ok = 0 <= Fraction(str(int(p.value) if isinstance(p.value, bool) else p.value)) < 1 << 63
+                except (ValueError, ZeroDivisionError):
+                    ok = False
+                if not ok or (name != "clock" and isinstance(p.value, str)):
+                    raise ValueError(f"{name} is {p.value!r}, must be a number from 0")
+        for name in ("clock", "tBL", "tCCD_S", "refresh_banks"):
+            if not Fraction(str(self.value(name))):
+                raise ValueError(f"{name} is 0")
         for name in _POWERS:
             n = self.number(name)
             if n < 1 or n & (n - 1):
@@ -105,7 +125,9 @@ class DramFile(BaseModel):
     def replace(self, **values: int | float | str | bool) -> DramFile:
         """The same with other values, for experiments; units stay."""
         new = {
-            n: Parameter(value=values[n], unit=p.unit, source="assumed: replaced by an experiment") if n in values else p
+            n: Parameter(value=values[n], unit=p.unit, source="assumed: replaced by an experiment")
+            if n in values
+            else p
             for n, p in self.parameters.items()
         }
         return DramFile(name=self.name, kind=self.kind, description=self.description, parameters=new)
@@ -149,6 +171,7 @@ class Config:
     refresh_groups: int
     refresh_interval: int
     rfc: int
+    stagger: int
     window: int
     batch: int
     reorder: int
@@ -225,6 +248,7 @@ def config(file: DramFile, user_hz: float | Fraction, ports: int) -> Config:
         refresh_groups=groups,
         refresh_interval=t("tREFI") // groups if groups else 0,
         rfc=t("tRFC"),
+        stagger=file.number("refresh_stagger"),
         window=file.number("window"),
         batch=file.number("batch"),
         reorder=file.number("reorder"),
@@ -249,7 +273,7 @@ def load_dram(name_or_path: str) -> DramFile:
     """A parameter file by shipped name or by path.
 
     Raises:
-        DpuError: E501 no such file, E502 a field is wrong (it is named).
+        DpuError: E505 no such file, E502 a field is wrong (it is named).
     """
     path = Path(name_or_path)
     if path.suffix != ".json":
@@ -259,10 +283,12 @@ def load_dram(name_or_path: str) -> DramFile:
             name_or_path or "dram.parameters",
             "no such DRAM parameter file",
             hint=f"one of {', '.join(dram_names())}, or the path of a JSON file",
-            code="E501",
+            code="E505",
         )
     try:
         return DramFile.model_validate_json(path.read_text())
+    except (OSError, UnicodeDecodeError) as e:
+        raise DpuError(str(path), f"not a readable JSON file ({e})", code="E502") from e
     except ValidationError as e:
         first = e.errors()[0]
         field = ".".join(str(x) for x in first["loc"]) or "parameters"

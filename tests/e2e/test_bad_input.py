@@ -242,7 +242,7 @@ _EXPORT_AGAIN = (
     ("dpuc import nan -o out.mlir", "E102]: nan: is a folder\n  try: give the path of an .onnx file in it"),
     (
         "dpuc import nosuch.onnx -o out.mlir",
-        "E101]: nosuch.onnx: no such file\n  try: give the path of an .onnx file",
+        "E106]: nosuch.onnx: no such file\n  try: give the path of an .onnx file",
     ),
     (
         COMPILE_ONE.format(model="absent.onnx", calibration="good.st"),
@@ -292,7 +292,7 @@ _EXPORT_AGAIN = (
     ),
     (
         "dpuc compile nosuch -o out.dpu",
-        "E102]: nosuch: no such file\n  try: export first: dpuc export tiny-seeded -o DIR, then dpuc compile DIR",
+        "E106]: nosuch: no such file\n  try: export first: dpuc export tiny-seeded -o DIR, then dpuc compile DIR",
     ),
 )
 def test_a_model_that_cannot_be_compiled(run: Run, made: Path, line: str, text: str) -> None:
@@ -380,8 +380,8 @@ _ARCHS = "  try: one of dpu_32tops, dpu_asic, dpu_f2, dpu_tiny, or the path of a
 
 
 @cases(
-    (f"{COMPILE} --arch nosuch -o out.dpu", f"E501]: nosuch: no such arch\n{_ARCHS}"),
-    (f"{COMPILE} --arch nosuch.json -o out.dpu", f"E501]: nosuch.json: no such arch\n{_ARCHS}"),
+    (f"{COMPILE} --arch nosuch -o out.dpu", f"E505]: nosuch: no such arch\n{_ARCHS}"),
+    (f"{COMPILE} --arch nosuch.json -o out.dpu", f"E505]: nosuch.json: no such arch\n{_ARCHS}"),
     (
         f"{COMPILE} --arch unknown_field.json -o out.dpu",
         f"E502]: unknown_field.json: field 'lanez': there is no such field\n{_SEE}",
@@ -418,7 +418,7 @@ _ARCHS = "  try: one of dpu_32tops, dpu_asic, dpu_f2, dpu_tiny, or the path of a
         "  why: one row must fit the scratchpads of arch 'small'\n"
         "  try: use an arch with larger buffers",
     ),
-    ("dpuc compile pipe --estimate --arch dpu_f2,nosuch", f"E501]: nosuch: no such arch\n{_ARCHS}"),
+    ("dpuc compile pipe --estimate --arch dpu_f2,nosuch", f"E505]: nosuch: no such arch\n{_ARCHS}"),
 )
 def test_an_arch_that_is_none(run: Run, made: Path, line: str, text: str) -> None:
     refuses(run, made, line, text)
@@ -572,7 +572,7 @@ _TARGETS = "  try: one of sim, cpu"
     ),
     (
         "dpurun good.dpu --prompt x --compare good.dpu -o out.png",
-        "E111]: good.dpu: is a file, expected an exported folder\n  try: dpuc export tiny-seeded -o DIR",
+        "E106]: good.dpu: is a file, expected an exported folder\n  try: dpuc export tiny-seeded -o DIR",
     ),
 )
 def test_a_request_that_cannot_run(run: Run, made: Path, line: str, text: str) -> None:
@@ -611,7 +611,7 @@ _MULTIPLE = (
     ),
     (
         "dpuc calibrate good.dpu -o out.st",
-        "E111]: good.dpu: is a file, expected an exported folder\n  try: dpuc export tiny-seeded -o DIR",
+        "E106]: good.dpu: is a file, expected an exported folder\n  try: dpuc export tiny-seeded -o DIR",
     ),
     ("dpuc dis good.dpu --tile 7", "E501]: --tile: no tile 7, they are 0 to 0"),
     ("dpuc dis good.dpu --entry nosuch", "E501]: --entry: no entry 'nosuch'\n  try: one of unet"),
@@ -621,7 +621,7 @@ _MULTIPLE = (
     ),
     (
         "dpuc export nosuch -o out",
-        "E111]: nosuch: no such pipeline\n  try: tiny-seeded, sdxl, or a local diffusers folder",
+        "E106]: nosuch: no such pipeline\n  try: tiny-seeded, sdxl, or a local diffusers folder",
     ),
     (
         "dpuc export nan -o out",
@@ -666,7 +666,7 @@ _DUMP = "  try: start from a dump of --dump-passes"
         'arguments ["arch"])\n'
         "  try: write quantise{option=value}, more of them separated by spaces",
     ),
-    ("dpuc opt --passes quantise{arch=nosuch} ok.mlir -o out.mlir", f"E501]: nosuch: no such arch\n{_ARCHS}"),
+    ("dpuc opt --passes quantise{arch=nosuch} ok.mlir -o out.mlir", f"E505]: nosuch: no such arch\n{_ARCHS}"),
     (
         "dpuc opt --passes lower-to-tile ok.mlir -o out.mlir",
         "E226]: operation 'dpu.silu': 'dpu.silu' has no lowering\n  try: run the quantise pass first",
@@ -690,9 +690,9 @@ _DUMP = "  try: start from a dump of --dump-passes"
     ),
     (
         "dpuc opt --passes canonicalise bytes.mlir -o out.mlir",
-        "E110]: bytes.mlir: cannot be read (not UTF-8 text)",
+        "E107]: bytes.mlir: cannot be read (not UTF-8 text)",
     ),
-    ("dpuc opt --passes canonicalise pipe -o out.mlir", "E110]: pipe: cannot be read (Is a directory)"),
+    ("dpuc opt --passes canonicalise pipe -o out.mlir", "E107]: pipe: cannot be read (Is a directory)"),
     (
         "dpuc import op/model.onnx --dump-passes out -o out.mlir",
         "E501]: --dump-passes: there are no passes to dump\n  try: add --passes",

@@ -55,8 +55,8 @@ def test_help_asks_a_question_and_ends_with_two_examples(run: Run, verb: str) ->
         ("dpurun nosuch --prompt x --size 50", "50 is not a multiple of 32"),
         ("dpurun nosuch --prompt x --steps 0", "0 is not between 1 and 1000"),
         ("dpurun nosuch --prompt x -o /nosuch/a.png", "folder '/nosuch' does not exist"),
-        ("dpuc export nosuch -o {out}", "error[E111]: nosuch: no such pipeline"),
-        ("dpuc calibrate nosuch -o {out}/c", "error[E111]: nosuch: no such folder"),
+        ("dpuc export nosuch -o {out}", "error[E106]: nosuch: no such pipeline"),
+        ("dpuc calibrate nosuch -o {out}/c", "error[E106]: nosuch: no such folder"),
         ("dpuc calibrate nosuch -o {out}/c --prompts 99", "99 is not between 1 and 8"),
         ("dpuc calibrate nosuch -o /nosuch/c", "folder '/nosuch' does not exist"),
         ("dpuc compile nosuch -o {out}/a.dpu", "nosuch: no such file"),
@@ -65,7 +65,7 @@ def test_help_asks_a_question_and_ends_with_two_examples(run: Run, verb: str) ->
         ("dpuc inspect nosuch.dpu", "error[E301]"),
         ("dpuc verify nosuch.dpu", "error[E301]"),
         ("dpuc import nosuch.onnx", "nosuch.onnx"),
-        ("dpuc opt nosuch.mlir --passes canonicalise", "error[E110]: nosuch.mlir: cannot be read"),
+        ("dpuc opt nosuch.mlir --passes canonicalise", "error[E107]: nosuch.mlir: cannot be read"),
     ],
 )
 def test_bad_input_is_one_located_error_and_exit_2(run: Run, tmp_path: Path, line: str, text: str) -> None:

@@ -15,7 +15,7 @@ import pytest
 from dpu.errors import DpuError
 from dpu.ir.arch import Arch, load_arch
 from dpu.ir.isa import Buffer, DmaFormat, Engine, Flag, Format, Opcode, pack, signal_bit, wait_bit, word
-from dpu.simulator.memory import FairMemory, IdealMemory
+from dpu.simulator.memory import FairMemory, IdealMemory, with_dram
 from dpu.simulator.timing import Timing, simulate
 
 TINY = load_arch("dpu_tiny")
@@ -256,7 +256,7 @@ def test_ideal_memory_never_shares() -> None:
 
 @pytest.mark.parametrize("name", ["dpu_f2", "dpu_32tops"])
 def test_shipped_archs_and_what_is_not_modelled(name: str) -> None:
-    a = load_arch(name)
+    a = with_dram(load_arch(name), "simple")
     t = simulate(a, [program(word(Opcode.LOAD, buffer=Buffer.ACT, inner=4096, n=[1, 1, 1]))] * a.tiles)
     assert t.cycles > a.dram.latency
     assert "instruction fetch" in t.not_modelled

@@ -1,0 +1,450 @@
+"""DRAM of bursts: clocks worked out by hand, against single commands, C++ against Python.
+
+TOY: one channel, 4 banks in 2 groups (even and odd), pages of 1 KiB, accesses of 32 bytes, every piece in one bank
+(stripe 1, so its columns are tCCD_L apart), no refresh, no way to the DRAM. Clocks:
+
+    tBL 2  tRL 5  tWL 3  tRCD 10  tRP 10  tRAS 20  tRC 30  tRTP 4  tWR 6  tRRD_S 3  tRRD_L 5  tFAW 20
+    tCCD_S 2  tCCD_L 4  tWTR_S 4  tWTR_L 7  tTURN 1: read to write tRL + tBL + tTURN - tWL = 5
+
+A first access: ACT 0, RD 10, data 15 to 17.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from dpu.bench.dram import one_channel, random_trace, replay
+from dpu.errors import DpuError
+from dpu.ir.arch import Arch, load_arch
+from dpu.ir.cost import Ports
+from dpu.ir.isa import DMA, Buffer, Engine, Flag, Opcode, signal_bit, wait_bit, word
+from dpu.simulator.dram import native
+from dpu.simulator.dram.beats import Beats
+from dpu.simulator.dram.core import NEVER, Counters, Note, PythonCore
+from dpu.simulator.dram.params import DramFile, Parameter, config, dram_names, load_dram
+from dpu.simulator.memory import with_dram
+from dpu.simulator.plan import moves, plan
+from dpu.simulator.timing import simulate
+
+TIMES: dict[str, int | str] = {
+    "tBL": 2, "tRL": 5, "tWL": 3, "tRCDRD": 10, "tRCDWR": 10, "tRP": 10, "tRAS": 20, "tRC": 30, "tRTP": 4, "tWR": 6,
+    "tRRD_S": 3, "tRRD_L": 5, "tFAW": 20, "tCCD_S": 2, "tCCD_L": 4, "tWTR_S": 4, "tWTR_L": 7, "tTURN": 1,
+    "tREFI": 1000, "tRFC": 100,
+}  # fmt: skip
+REST: dict[str, int | str] = {
+    "clock": "100000000", "channels": 1, "bank_groups": 2, "banks": 4, "access_bytes": 32, "page_bytes": 1024,
+    "rows": 1024, "interleave_bytes": 1024, "bank_stripe": 1, "order": "row:bank:column:channel", "bank_xor": 0,
+    "channel_hash": 0, "refresh": "none", "refresh_banks": 1, "refresh_stagger": 0, "window": 16, "batch": 16,
+    "reorder": 1, "request_path": 0, "response_path": 0, "axi_burst_bytes": 1024, "outstanding": 64,
+    "buffer_bytes": 65536, "command_buses": 2, "act_clocks": 1,
+}  # fmt: skip
+TOY = DramFile(
+    name="toy",
+    kind="hbm2",
+    description="numbers to calculate with",
+    parameters={
+        k: Parameter(value=v, unit="clocks" if k in TIMES else "", source="toy") for k, v in (TIMES | REST).items()
+    },
+)
+PAGE, ROW = 1024, 4096  # bytes to the next bank, to the next row of a bank
+TINY = load_arch("dpu_tiny")
+END = word(Opcode.END)
+
+
+def last(requests: list[tuple[int, int, int, bool]], **change: int | str) -> int:
+    return replay(TOY.replace(**change), requests)[0].last
+
+
+def counters(requests: list[tuple[int, int, int, bool]], **change: int | str) -> Counters:
+    return replay(TOY.replace(**change), requests)[0]
+
+
+def test_one_access() -> None:
+    assert last([(0, 0, 32, False)]) == 17  # ACT 0, RD 10, data 15 to 17
+    assert last([(0, 0, 32, True)]) == 15  # WR 10, data 13 to 15
+    assert last([(7, 0, 32, False)]) == 24
+
+
+def test_columns_of_one_row() -> None:
+    """32 reads of one page: RD 10, 14, ... 10 + 31 x 4 = 134, data to 141. In two groups: 2 apart.
+
+    Striped over two banks: ACT 0 and 3 (tRRD_S), RD 10, 13 (tRCD of the second), 15, 17, ... 13 + 30 x 2 = 73, to 80.
+    """
+    assert last([(0, 0, 1024, False)]) == 141
+    assert last([(0, 0, 1024, False)], bank_stripe=2) == 80
+    hits = counters([(0, 0, 1024, False)], bank_stripe=2)
+    assert (hits.hits, hits.misses, hits.conflicts) == (30, 2, 0)
+
+
+def test_one_access_a_row_takes_trc() -> None:
+    """Same bank: PRE at ACT + tRAS, ACT every 30 clocks."""
+    found = counters([(0, k * ROW, 32, False) for k in range(10)])
+    assert found.last == 9 * 30 + 17
+    assert (found.hits, found.misses, found.conflicts) == (0, 1, 9)
+    # A write's recovery is longer than tRAS: WR 10, data to 15, PRE 15 + 6 = 21, ACT 31.
+    assert last([(0, k * ROW, 32, True) for k in range(10)]) == 9 * 31 + 15
+
+
+def test_activations_of_other_banks() -> None:
+    """Banks 0, 1, 2, 3 at 0, 3, 6, 9 (tRRD_S), then rows of the same four: tFAW would allow 20, tRC says 30.
+
+    With tFAW 40: the fifth at 40. With banks 0, 2, 0, 2 of one group only: 0 and 5 (tRRD_L).
+    """
+    banks = [(0, k * PAGE, 32, False) for k in range(8)]
+    assert last(banks[:4]) == 9 + 17
+    assert last(banks[:5]) == 30 + 17
+    assert last(banks[:5], tFAW=40) == 40 + 17
+    assert last([banks[0], banks[2]]) == 5 + 17
+    assert last([banks[0], banks[2]], tRRD_L=9) == 9 + 17
+
+
+def test_reads_and_writes_in_turn() -> None:
+    """Of one row, each direction alone: RD 10, WR 15 (+5), data to 20, RD 20 + tWTR_L 7 = 27: 17 clocks a pair.
+
+    Without turnaround the columns are 4 apart; 5 - 4 = 1 is lost before a write, 12 - 4 = 8 before a read.
+    """
+    trace = [(0, k * 32, 32, bool(k % 2)) for k in range(20)]
+    found = counters(trace, batch=1)
+    assert found.last == 10 + 9 * 17 + 5 + 3 + 2  # the last is the tenth write
+    assert (found.turns, found.turnaround) == (19, 10 * 1 + 9 * 8)
+    # Up to 16 in one direction: ten reads, then ten writes.
+    assert counters(trace).last == 10 + 9 * 4 + 5 + 9 * 4 + 3 + 2
+    assert counters(trace).turns == 1
+
+
+def test_refresh_takes_its_share() -> None:
+    """A stream of row hits, a column in 2 clocks, each 1,000 clocks a refresh of 100.
+
+    The last column before it at T: PRE T + 4 (tRTP), REF T + 14, ACT T + 114 and (other bank, tRRD_S) T + 117, RD
+    T + 124 and T + 127. Without it the second would have been at T + 4: a refresh costs 123 clocks, tRFC of them 100.
+    """
+    change = {"bank_stripe": 2, "refresh": "all", "page_bytes": 65536, "interleave_bytes": 65536}
+    trace = [(0, k * 256, 256, False) for k in range(512)]  # one row
+    found = counters(trace, **change)
+    assert found.refreshes == (found.last - 7) // 1000 == 9
+    plain = counters(trace, **(change | {"refresh": "none"})).last
+    assert found.last - plain == 9 * 123
+    assert found.misses == 2 * (found.refreshes + 1)
+    assert found.refresh_wait >= 100 * found.refreshes
+    # By bank, two of eight every 250 clocks: only the stream's own two, once in 1,000 clocks, cost it 50 + 23.
+    bank = counters(trace, **(change | {"refresh": "bank", "tRFC": 50, "banks": 8, "refresh_banks": 2})).last
+    assert bank - plain == plain // 1000 * 73
+
+
+def test_an_idle_channel_catches_up_with_refresh() -> None:
+    """By clock 1,000,500 a thousand refreshes were due; the last began at 1,000,000 and is over."""
+    found = counters([(0, 0, 32, False), (1_000_500, 0, 32, False)], refresh="all")
+    assert found.refreshes == 1000
+    assert found.last == 1_000_500 + 17  # the row was closed
+    assert counters([(1_000_050, 0, 32, False)], refresh="all").last == 1_000_100 + 17
+
+
+def test_who_hits_goes_first() -> None:
+    """Row 0, row 1, row 0: in order two conflicts; with reordering the third request goes second."""
+    trace = [(0, 0, 32, False), (1, ROW, 32, False), (1, 32, 32, False)]
+    assert counters(trace, window=1).conflicts == 2
+    assert counters(trace, window=1, reorder=4).conflicts == 1
+
+
+@pytest.mark.parametrize("name", dram_names())
+def test_shipped_files(name: str) -> None:
+    """Streams of 32 MB: reads reach 90 % of peak. AWS's cl_mem_perf measured 426 of HBM2's 460.8 GB/s, 92.5 %.
+
+    What is left is refresh: for reads (tRFC + tRTP + tRP + tRCD) / tREFI, 7.6 % HBM2 and 8.3 % LPDDR5X; for writes
+    tWL + tBL + tWR instead of tRTP, 8.1 and 9.4 %. The last bursts and, in LPDDR5X, tWR at a change of row take 1 %.
+    """
+    file = load_dram(name)
+    assert all(p.source for p in file.parameters.values())
+    t = file.clocks
+    for write, recovery in ((False, t("tRTP")), (True, t("tWL") + t("tBL") + t("tWR"))):
+        channels = replay(file, [(0, k * 4096, 4096, write) for k in range(8192)])
+        rate = 8192 * 4096 * file.clock / max(c.last for c in channels)
+        bound = 1 - (t("tRFC") + recovery + t("tRP") + t("tRCDRD")) / t("tREFI")
+        assert bound - 0.012 < rate / file.peak_bytes_per_second < bound + 0.003
+        assert write or rate > 0.9 * file.peak_bytes_per_second
+
+
+@pytest.mark.parametrize("name", ["dpu_f2", "dpu_32tops", "dpu_asic"])
+def test_shipped_files_fit_their_arch(name: str) -> None:
+    arch = load_arch(name)
+    file = load_dram(arch.dram.parameters)
+    size = [file.number(n) for n in ("channels", "banks", "rows", "page_bytes")]
+    assert int(np.prod(size, dtype=np.int64)) == arch.dram.bytes
+    c = config(file, arch.clock_hz, 1)
+    assert c.cycle * int(arch.clock_hz) == c.tick * file.clock  # whole units on both sides
+
+
+@pytest.mark.parametrize("name", ["hbm2_vu47p", "lpddr5x_8533_128"])
+def test_closed_form_against_single_commands(name: str) -> None:
+    """In order and with a free command bus the two differ only where a refresh falls between two pieces: 0.5 %.
+
+    The files as they ship: the command bus and other picks after a refresh; results/dram has 24 traces.
+    """
+    file = one_channel(load_dram(name))
+    plain = file.replace(reorder=1, command_buses=2, act_clocks=1)
+    errors = []
+    for seed in range(6):
+        trace = random_trace(seed)
+        assert replay(plain, trace)[0].last == pytest.approx(Beats(plain).run(trace), rel=0.005)
+        errors.append(abs(replay(file, trace)[0].last / Beats(file).run(trace) - 1))
+    assert sum(errors) / len(errors) < 0.01
+    free = plain.replace(refresh="none")
+    trace = random_trace(3)
+    assert replay(free, trace)[0].last == pytest.approx(Beats(free).run(trace), abs=2)
+
+
+# C++ and Python
+
+
+def drive(core: native.Core, seed: int, ports: int) -> list[tuple[int, int, int]]:
+    """Random transfers of all ports and bursts beside them; reads are opened some cycles late."""
+    rng = random.Random(seed)
+    calls = []
+    for _ in range(60):
+        n = tuple(rng.choice([1, 1, 2, 5]) for _ in range(3))
+        stride = tuple(rng.choice([64, 640, 1280, 96, 4096]) for _ in range(3))
+        calls.append(
+            (
+                rng.randrange(4000),
+                rng.randrange(ports),
+                rng.randrange(1 << 22),
+                rng.choice([40, 64, 640, 5000]),
+                n,
+                stride,
+            )
+        )
+    found, opens = [], []
+    calls.sort()
+    tag = 1000
+    while calls or opens or core.due() < NEVER:
+        soon = min([c[0] for c in calls[:1]] + [o[0] for o in opens] + [NEVER])
+        note, cycle, who = core.step(min(soon, 1 << 40))
+        if note != Note.NONE:
+            found.append((int(note), cycle, who))
+            if note == Note.FIRST:
+                opens.append((cycle + rng.choice([0, 0, 30]), who))
+        elif opens and min(opens)[0] == soon:
+            now, port = min(opens)
+            opens.remove((now, port))
+            core.open(now, port)
+        elif calls:
+            now, port, address, inner, n, stride = calls.pop(0)
+            core.request(now, port, port % 2 == 1, 1 + inner * n[0] * n[1] * n[2] // 64, address, inner, n, stride)
+            tag += 1
+            core.submit(now, address ^ 4096, 200, bool(tag % 3), tag)
+    return found
+
+
+@pytest.mark.skipif(native.compiler() is None, reason="no C++ compiler")
+@pytest.mark.parametrize("seed", range(6))
+def test_compiled_and_python_agree_integer_for_integer(seed: int) -> None:
+    change: list[dict[str, int | str]] = [
+        {},
+        {"refresh": "bank", "refresh_banks": 2, "tRFC": 140},
+        {"channels": 2, "outstanding": 2, "buffer_bytes": 8192},
+        {"order": "bank:row:column:channel", "bank_stripe": 4, "reorder": 1, "bank_xor": 1},
+    ]
+    for name in ("hbm2_vu47p", "lpddr5x_8533_128"):
+        c = config(load_dram(name).replace(**change[seed % 4]), [250e6, 1e9, 100e6][seed % 3], 6)
+        compiled, python = native.NativeCore(c), PythonCore(c)
+        assert drive(compiled, seed, 6) == drive(python, seed, 6)
+        assert compiled.counters() == python.counters()
+
+
+BENCH = """
+#include <cstdio>
+#include <cstring>
+#include "dram_model.hpp"
+int main() {
+  const std::int64_t words[] = {WORDS};
+  dpu::dram::Config config;
+  static_assert(sizeof(words) == sizeof(config));
+  std::memcpy(&config, words, sizeof(config));
+  dpu::dram::Model model(config);
+  for (int k = 0; k < 8; ++k) model.submit(k, k * 4096 * (k % 3), 4096, k % 2, k);
+  for (dpu::dram::Time cycle = 0; model.due() != dpu::dram::kNever; ++cycle)
+    for (auto r = model.step(cycle); r.note != dpu::dram::Note::kNone; r = model.step(cycle))
+      std::printf("%ld %ld\\n", static_cast<long>(r.cycle), static_cast<long>(r.who));
+}
+"""
+
+
+@pytest.mark.skipif(native.compiler() is None, reason="no C++ compiler")
+def test_a_bench_in_cpp_uses_the_same_code(tmp_path: Path) -> None:
+    """A program that steps every cycle sees each burst in the cycle in which Python sees it; no warnings."""
+    c = config(load_dram("hbm2_vu47p"), 250e6, 0)
+    (tmp_path / "bench.cpp").write_text(BENCH.replace("WORDS", ", ".join(map(str, c.words))))
+    compiler = native.compiler()
+    assert compiler is not None
+    flags = ["-std=c++17", "-O1", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-I", str(native.source_folder())]
+    sources = [str(tmp_path / "bench.cpp"), str(native.source_folder() / "dram_model.cpp")]
+    subprocess.run([compiler, *flags, *sources, "-o", str(tmp_path / "bench")], check=True)
+    printed = subprocess.run([str(tmp_path / "bench")], check=True, capture_output=True, text=True).stdout
+    model = PythonCore(c)
+    for k in range(8):
+        model.submit(k, k * 4096 * (k % 3), 4096, bool(k % 2), k)
+    seen = []
+    while (report := model.step(NEVER // c.cycle))[0] != Note.NONE:
+        seen.append(f"{report[1]} {report[2]}")
+    assert printed.splitlines() == seen
+
+
+def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name, value in (("PATH", ""), ("CXX", ""), ("XDG_CACHE_HOME", str(tmp_path)), (native.ENVIRONMENT, "")):
+        monkeypatch.setenv(name, value)
+    assert isinstance(native.core(config(TOY, 1e8, 1)), PythonCore)
+    with pytest.raises(DpuError) as e:
+        native.build()
+    assert e.value.text() == (
+        "error[E427]: DRAM model: no C++ compiler\n"
+        "  why: $CXX, c++, g++ and clang++ were looked for; DPU_DRAM=native asks for the compiled model\n"
+        "  try: install one, or unset DPU_DRAM: the same model in Python is about 50 times slower"
+    )
+
+
+# In the timing of programs
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """TOY as a file, with 50 ns (5 cycles of dpu_tiny) each way."""
+    path = tmp_path_factory.mktemp("dram") / "toy.json"
+    path.write_text(TOY.replace(request_path=50, response_path=50).model_dump_json())
+    return str(path)
+
+
+def arch(toy: str, tiles: int = 1) -> Arch:
+    return with_dram(TINY.model_copy(update={"tiles": tiles}), toy)
+
+
+def program(*words: np.ndarray) -> np.ndarray:
+    return np.concatenate([*words, END])
+
+
+def times(arch: Arch, *streams: np.ndarray, tile: int = 0) -> list[tuple[int, ...]]:
+    x = simulate(arch, list(streams)).tiles[tile]
+    return [tuple(r) for r in np.stack([x.start, x.begin, x.issued, x.visible], axis=1)[:-1].tolist()]
+
+
+def load(offset: int = 0, inner: int = 64, **f: object) -> np.ndarray:
+    return word(Opcode.LOAD, buffer=Buffer.ACT, offset=offset, inner=inner, n=[1, 1, 1], **f)
+
+
+def store(offset: int = 0, inner: int = 64, **f: object) -> np.ndarray:
+    return word(Opcode.STORE, base=1, buffer=Buffer.ACT, offset=offset, inner=inner, n=[1, 1, 1], **f)
+
+
+def test_a_load(toy: str) -> None:
+    """64 bytes are two columns and 8 words of ACT. Starts at 1, at the channel at 6: ACT 6, RD 16 and 20, data to 27.
+
+    At the port at 32, through it (a word a cycle) by 40, visible 40 later.
+    """
+    assert times(arch(toy), program(load())) == [(1, 32, 40, 80)]
+
+
+def test_two_tiles_on_one_bank_or_two(toy: str) -> None:
+    """Both arrive at 6. Same bank, next row: PRE at ACT + tRAS = 26, ACT 36, RD 46 and 50, data to 57, at the port 62.
+
+    Next bank, other group: ACT 9, RD 22 (tCCD_S after the other's 20) and 26, data to 33, at the port at 38.
+    """
+    same = times(arch(toy, 2), program(load()), program(load(ROW)), tile=1)
+    other = times(arch(toy, 2), program(load()), program(load(PAGE)), tile=1)
+    assert same == [(1, 62, 70, 110)]
+    assert other == [(1, 38, 46, 86)]
+
+
+def test_a_store_and_who_waits_for_it(toy: str) -> None:
+    """Its 64 bytes leave from 1 to 9, at the channel at 14: ACT 14, WR 24 and 28, data to 33, response at 38.
+
+    Visible at 38 + 40. The fence behind it is visible with it, and so is its token: the LOAD starts at 78.
+    """
+    t = program(store(), store(inner=0, signal=signal_bit(Engine.LOAD)), load(wait=wait_bit(Engine.STORE)))
+    found = times(arch(toy), t)
+    assert found[0] == (1, 1, 9, 78)
+    assert found[1][3] == 78
+    assert found[2][0] == 78
+
+
+def test_drain_waits_for_transfers_in_flight(toy: str) -> None:
+    t = program(store(), store(4096, flags=int(Flag.DRAIN)))
+    assert [x[0] for x in times(arch(toy), t)] == [1, 78]
+
+
+def test_outstanding_bursts(toy: str, tmp_path: Path) -> None:
+    """Four runs of 64 bytes in four rows of a bank, one burst each. With one outstanding each waits for the one before.
+
+    A run is 8 words of ACT: 8 cycles in the port.
+    """
+    runs = word(Opcode.LOAD, buffer=Buffer.ACT, inner=64, n=[4, 1, 1], dstride=[ROW, 0, 0], sstride=[8, 0, 0])
+    path = tmp_path / "one.json"
+    path.write_text(TOY.replace(request_path=50, response_path=50, outstanding=1).model_dump_json())
+    # All at once: rows 30 apart, the last at 32 + 90 = 122, through by 130.
+    assert times(arch(toy), program(runs))[0][1:3] == (32, 130)
+    # One at a time: sent at 1, then when the one before has passed, at 40: 45 at the channel; the row before can be
+    # closed (ACT 6 + 20): ACT 55, RD 65 and 69, data to 76, port 81 to 89. Each further one 49 later: 138, 187.
+    assert times(arch(str(path)), program(runs))[0][1:3] == (32, 187)
+
+
+def test_counters_and_what_is_not_modelled(toy: str) -> None:
+    t = simulate(arch(toy), [program(load(), load(ROW), store(8192, 100))])
+    assert t.channels is not None
+    assert t.channels.total.bytes_read == 128
+    assert t.channels.bytes == [128 + 128]  # 100 bytes are two beats
+    assert t.channels.hit_rate == 5 / 8
+    assert any("command bus" in x for x in t.not_modelled)
+    assert not any("one sustained rate" in x for x in t.not_modelled)
+    assert t.dram[-1][1] == 0
+    assert simulate(TINY, [END]).channels is None
+
+
+def test_base_registers_lie_one_after_the_other() -> None:
+    """Base 0 reaches 4096 + 64 bytes: two pages of 4 KiB, so base 1 begins at 8192. FILL names no bytes."""
+    stream = program(load(4096), store(64), load(0, 0))
+    p = plan(TINY, stream, Ports(TINY), "x", 0)
+    found = moves(TINY, [p])[0]
+    assert found == {0: (4096, 64, (1, 1, 1), (0, 0, 0)), 1: (8192 + 64, 64, (1, 1, 1), (0, 0, 0))}
+    assert p.words[p.move].view(DMA)["inner"].tolist() == [64, 64]
+
+
+# Errors
+
+
+def test_bad_files(tmp_path: Path) -> None:
+    with pytest.raises(DpuError) as e:
+        load_dram("nosuch")
+    assert e.value.text() == (
+        "error[E505]: nosuch: no such DRAM parameter file\n"
+        f"  try: one of {', '.join(dram_names())}, or the path of a JSON file"
+    )
+    data = TOY.model_dump()
+    del data["parameters"]["tRFC"]
+    path = tmp_path / "bad.json"
+    path.write_text(json.dumps(data))
+    with pytest.raises(DpuError) as e:
+        load_dram(str(path))
+    assert e.value.text() == f"error[E502]: {path}: field 'parameters': missing tRFC, unknown none"
+
+
+def test_clocks_without_a_common_multiple() -> None:
+    with pytest.raises(DpuError) as e:
+        config(TOY.replace(clock="1000000007"), 999999937.0, 1)
+    assert e.value.code == "E502"
+
+
+def test_an_arch_names_its_file() -> None:
+    data = TINY.model_dump()
+    with pytest.raises(ValueError, match="need a file"):
+        Arch.model_validate(data | {"dram": data["dram"] | {"model": "hbm2"}})
+    wrong = with_dram(TINY, "hbm2_vu47p")
+    wrong = wrong.model_copy(update={"dram": wrong.dram.model_copy(update={"model": "lpddr5x"})})
+    with pytest.raises(DpuError) as e:
+        simulate(wrong, [END])
+    assert e.value.text() == (
+        "error[E502]: arch 'dpu_tiny': field 'dram.parameters': 'hbm2_vu47p' is hbm2, the model is lpddr5x"
+    )
+    assert with_dram(TINY, "hbm2_vu47p").digest == TINY.digest
