@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -140,13 +141,27 @@ def calibrate(
                 progress(done + step.index + 1, total)
 
         request = Request(prompt, seed=i, steps=steps, guidance=guidance, height=height, width=width)
-        pipeline.generate(request, unet, on_step, decode=bool(parts))
+        with one_thread():
+            pipeline.generate(request, unet, on_step, decode=bool(parts))
         _save(partial, statistics.tensors, {**info, "done": str(i + 1)})
     bad = [k for k, v in statistics.tensors.items() if not np.isfinite(v).all()]
     if bad:
         raise DpuError("calibrate", f"{len(bad)} statistics are not finite, first '{bad[0]}'", code="E242")
     _save(out, statistics.tensors, info)
     partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Sums of one thread: the statistics, and so the program, must not depend on how many cores there are."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _resume(partial: Path, info: Mapping[str, str]) -> tuple[dict[str, F32], int]:

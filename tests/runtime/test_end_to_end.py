@@ -57,7 +57,7 @@ def test_trace_and_report_are_written(summary: Summary, program: Path) -> None:
     events = json.loads((program.parent / "trace.json").read_text())["traceEvents"]
     names = {e["name"] for e in events if e["ph"] == "X"}
     assert any("/conv_in/" in n for n in names)
-    assert {p.name for p in (program.parent / "report").iterdir()} == set(summary.runs)
+    assert {p.name for p in (program.parent / "report").iterdir()} == {*summary.runs, "index.html"}
     report = json.loads((program.parent / "report" / "unet" / "report.json").read_text())
     assert report["cycles"] == summary.cycles["unet"]
 
