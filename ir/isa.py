@@ -1,7 +1,8 @@
 """The instruction set: 512-bit words as packed numpy records. Everything about words is generated from here.
 
 A program is one stream of words a tile. A word belongs to one engine, which executes its words in order; words of
-different engines are ordered only by semaphores. Words are stateless: all operands are in the word.
+different engines are ordered only by semaphores. Words are stateless: all operands are in the word. A word reads an
+element of its operands before it writes an element of its results in the same place.
 
 Addresses. Scratchpad addresses count words of the buffer (`Arch.word_bytes`): C int8 (ACT, WGT), C int32 (ACC),
 C float16 (VBUF; C float32 take two), one 32-bit scalar (PARAM). C is the number of array columns. A tensor on chip is
