@@ -102,7 +102,7 @@ def _one(name: str, source: str, arch_name: str, dram: str = "") -> BlockRow:
     estimates = estimate_entry(function, arch)
     start = time.perf_counter()
     zeros = fetcher(lambda source, transform: np.zeros(1, np.float16), derived)
-    emitted = emit(module, arch, zeros, {}, {}, constants=False)
+    emitted = emit(module, arch, zeros, {}, constants=False)
     compiled = time.perf_counter()
     streams = emitted.program.words["block"]
     timing = simulate(arch, streams, "block")

@@ -130,7 +130,7 @@ class Onnx:
         derived: Derived = {}
         quantise(module, self.arch, None, derived)
         if seed % 8 == 0:
-            verify_program(emit(module, self.arch, fetcher(store.get, derived), {}, {}).program)
+            verify_program(emit(module, self.arch, fetcher(store.get, derived), {}).program)
 
 
 class Dpu:
@@ -145,7 +145,7 @@ class Dpu:
         run_passes(module, FLOAT_PIPELINE)
         derived: Derived = {}
         quantise(module, arch, None, derived)
-        emit(module, arch, fetcher(store.get, derived), {}, {}).save(self.path)
+        emit(module, arch, fetcher(store.get, derived), {}).save(self.path)
         self.data = self.path.read_bytes()
         begin = 8 + int.from_bytes(self.data[:8], "little")
         self.header, self.body = json.loads(self.data[8:begin]), self.data[begin:]

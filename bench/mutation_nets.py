@@ -91,4 +91,4 @@ def compile_net(arch: Arch) -> tuple[Emitted, Fetch, Mapping[str, npt.NDArray[np
     derived: Derived = {}
     quantise(module, arch, Calibration({}, statistics.tensors), derived)
     fetch = fetcher(weights.get, derived)
-    return emit(module, arch, fetch, {}, {}), fetch, inputs
+    return emit(module, arch, fetch, {}), fetch, inputs

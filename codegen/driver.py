@@ -167,7 +167,7 @@ def lower_onnx(
 def _join(fronts: Sequence[Front], arch: Arch) -> Compiled:
     """One program of several models."""
     host = {f"{entry.name}/{name}": layout for f in fronts for entry, _ in f.lowered for name, layout in f.host.items()}
-    emitted = assemble([pair for f in fronts for pair in f.lowered], arch, {}, host)
+    emitted = assemble([pair for f in fronts for pair in f.lowered], arch, host)
     program = emitted.bare
     verify_program(program)
     program.host_segments = [_segment(f.part, s) for f in fronts for s in f.segments]

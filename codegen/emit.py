@@ -74,14 +74,12 @@ def emit(
     module: ModuleOp,
     arch: Arch,
     fetch: Fetch,
-    macs: Mapping[str, int],
     host_inputs: HostInputs,
     on_stage: OnStage | None = None,
     constants: bool = True,
 ) -> Emitted:
     """Compile every function of a quantised module into an entry point; the module becomes its tile programs.
 
-    `macs` gives the logical multiply-accumulates of operations by `<entry>/<name>`.
 
     Raises:
         DpuError: something does not fit the arch.
@@ -95,12 +93,10 @@ def emit(
     for e, _ in lowered:
         plan(e.program, arch)
     tell("plan-scratchpad", module)
-    return assemble(lowered, arch, macs, host_inputs, constants)
+    return assemble(lowered, arch, host_inputs, constants)
 
 
-def assemble(
-    lowered: Lowered, arch: Arch, macs: Mapping[str, int], host_inputs: HostInputs, write_constants: bool = True
-) -> Emitted:
+def assemble(lowered: Lowered, arch: Arch, host_inputs: HostInputs, write_constants: bool = True) -> Emitted:
     """Scheduled and placed tile programs to a `Program`: DRAM addresses, words, semaphores, checks.
 
     Constants are not made yet: `Emitted.save` writes them, `Emitted.program` has them in memory.
@@ -128,7 +124,7 @@ def assemble(
                 constants.append((drams[dram.tensor][1], pool.makers[name]))
         leaves_state = any(d.kind.data == "state" for d in e.outputs.values())
         once = e.part != "unet" or (leaves_state and not (VARYING | returned) & set(e.inputs))
-        entries.append(_entry(e, drams, macs, host_inputs, once))
+        entries.append(_entry(e, drams, host_inputs, once))
     for name, streams in words.items():
         check_program(streams, arch, memory.base_bytes, name)
     image = ConstantsImage(memory.base_bytes[Base.CONST], tuple(constants)) if write_constants else None
@@ -166,7 +162,6 @@ def _source(e: LoweredEntry, drams: dict[SSAValue, tuple[int, int]], tiles: int)
 def _entry(
     e: LoweredEntry,
     drams: dict[SSAValue, tuple[int, int]],
-    macs: Mapping[str, int],
     host: HostInputs,
     once: bool,
 ) -> Entry:

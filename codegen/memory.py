@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
 from ..ir.container import Base
 from ..ir.tile import DramOp, ProgramOp
@@ -106,8 +106,3 @@ def _place(lives: list[Lifetime]) -> int:
 
 def _alive_together(a: Lifetime, b: Lifetime) -> bool:
     return a.first <= b.last and b.first <= a.last
-
-
-def owner_of(program: ProgramOp) -> dict[Operation, str]:
-    """The tensor name of each `tile.dram`."""
-    return {op: op.sym_name.data for op in program.body.block.ops if isinstance(op, DramOp)}

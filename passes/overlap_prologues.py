@@ -14,7 +14,7 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from ..ir.isa import Opcode
-from ..ir.tile import BufferType, Instruction, LoadOp, ProgramOp, SectionOp, StoreOp, section_groups
+from ..ir.tile import BufferType, Instruction, LoadOp, ProgramOp, StoreOp, section_groups
 
 _WRITTEN = {
     Opcode.LOAD: ("dst",),
@@ -126,6 +126,3 @@ def overlap(program: ProgramOp) -> None:
             op.detach()
     for group in order:
         block.add_ops(group.ops)
-
-
-__all__ = ["OverlapPrologues", "SectionOp", "extent", "overlap"]

@@ -127,7 +127,7 @@ def compile_module(module: ModuleOp, arch: Arch, weights: Weights) -> tuple[Emit
         _, statistics = run_reference(module, inputs, weights)
         quantise(module, arch, Calibration({}, statistics), derived)
     fetch = fetcher(weights.get, derived)
-    return emit(module, arch, fetch, {}, {}), fetch, inputs
+    return emit(module, arch, fetch, {}), fetch, inputs
 
 
 def producers_first(module: ModuleOp) -> list[FuncOp]:

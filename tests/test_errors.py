@@ -124,7 +124,7 @@ def test_a_device_refuses_what_it_does_not_have() -> None:
     module = parse_module(NET)
     weights = SeededWeights(module)
     quantise(module, arch, None, {})
-    program = emit(module, arch, weights.get, {}, {}).program
+    program = emit(module, arch, weights.get, {}).program
     have = Capability("sim", arch.name, arch.digest, 0, arch.clock_hz, 0)
     with refused("E421"):
         check_program(program, have)

@@ -119,7 +119,7 @@ class Tiles:
         body = ProgramOp("f", Region(Block([*self.drams.values(), *self.ops])))
         plan(body, self.arch)
         entry = LoweredEntry("f", body, {n: self.drams[n] for n in inputs}, {n: self.drams[n] for n in outputs})
-        program = assemble([(entry, ConstantPool(lambda s, t: np.zeros(1)))], self.arch, {}, {}, False).program
+        program = assemble([(entry, ConstantPool(lambda s, t: np.zeros(1)))], self.arch, {}, False).program
         source = SourceOp(tag=1, name="/block", kind="dpu.q.linear", nodes=("/block/MatMul", "/block/Add"), macs=512)
         program.entries = [program.entries[0].model_copy(update={"sources": (source,)})]
         verify_program(program)

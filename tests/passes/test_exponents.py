@@ -63,7 +63,7 @@ def test_a_stream_beyond_float16_neither_overflows_nor_loses_precision() -> None
     # 1e5 times a normal value of 4 standard deviations: 2^14 = 16,384 needs an exponent of 4 to 6, one for the chain.
     assert text.count("y_exp") == 2
     fetch = fetcher(weights.get, derived)
-    emitted = emit(module, arch, fetch, {}, {})
+    emitted = emit(module, arch, fetch, {})
     program = emitted.program
     regions = {int(b): np.zeros(max(program.base_bytes[b], 64), np.uint8) for b in Base}
     regions[Base.CONST][: len(program.constants)] = program.constants

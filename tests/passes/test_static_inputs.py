@@ -100,7 +100,7 @@ def test_static_inputs(name: str, static: str, arch: str) -> None:
     (reference,) = interpreter.run("f", inputs, observe_inputs=statistics.operands).values()
     quantise(module, load_arch(arch), Calibration({}, statistics.tensors), derived)
     fetch = fetcher(weights.get, derived)
-    emitted = emit(module, load_arch(arch), fetch, {}, {})
+    emitted = emit(module, load_arch(arch), fetch, {})
     verify_program(emitted.program)
     report = check(emitted, fetch, inputs)
     assert report.ok, report.text()

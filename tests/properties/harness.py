@@ -242,7 +242,7 @@ def compile_net(net: Net, arch: Arch | str, inputs: Mapping[str, npt.ArrayLike])
     reference = interpreter.run("f", rounded, observe_inputs=statistics.operands)
     derived: Derived = {}
     quantise(module, arch, Calibration({}, statistics.tensors), derived)
-    emitted = emit(module, arch, fetcher(_Arrays(net.arrays).get, derived), {}, {})
+    emitted = emit(module, arch, fetcher(_Arrays(net.arrays).get, derived), {})
     verify_program(emitted.program)
     timing = simulate(arch, emitted.program.words["f"], "f")
     assert timing.cycles > 0

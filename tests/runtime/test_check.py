@@ -105,7 +105,7 @@ def compiled(text: str, weights: Weights, inputs: dict[str, np.ndarray], arch: s
     description = load_arch(arch)
     quantise(module, description, seen, derived)
     fetch = fetcher(weights.get, derived)
-    return Compiled(emit(module, description, fetch, {}, {}), fetch, inputs)
+    return Compiled(emit(module, description, fetch, {}), fetch, inputs)
 
 
 def transformer(arch: str, b: int, t: int, c: int, heads: int, bits: int = 8, block: int = 1024) -> Compiled:

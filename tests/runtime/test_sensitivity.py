@@ -198,7 +198,7 @@ def on_device(s: Store, calibration: Calibration, runs: list[Arrays]) -> list[np
     derived: dict[str, Any] = {}
     arch = load_arch("dpu_tiny")
     quantise(module, arch, calibration, derived)
-    program = emit(module, arch, fetcher(s.get, derived), {}, {}).program
+    program = emit(module, arch, fetcher(s.get, derived), {}).program
     found = []
     with Session(program, SimDevice(arch, timed=False)) as session:
         for inputs in runs:
