@@ -27,7 +27,7 @@ from ..ir.dialects import parse_module, print_module
 from ..passes.calibration import FORMAT, METADATA, load_calibration
 from ..passes.lower.program import lower_module
 from ..passes.pipeline import FLOAT_PIPELINE, PASSES, run_passes
-from ..passes.plan_scratchpad import plan_module
+from ..passes.plan_scratchpad import plan
 from ..passes.quantise import Derived, fetcher, quantise
 from ..simulator.dram.params import config, load_dram
 from .fuzz_mutate import mutate_bytes, mutate_json, mutate_onnx, mutate_text
@@ -230,8 +230,8 @@ class Json:
         if rng.random() < 0.5:
             module = parse_module(self.text)
             quantise(module, arch, None, {})
-            lower_module(module, arch, _weights)
-            plan_module(module, arch)
+            for entry, _ in lower_module(module, arch, _weights):
+                plan(entry.program, arch)
 
     def _dram(self, rng: random.Random) -> None:
         path = self._write(rng, f"{rng.randrange(1 << 60)}.json", self.dram)  # load_dram remembers files by their path

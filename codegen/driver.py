@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,13 +25,15 @@ from ..ir.arch import Arch, load_arch
 from ..ir.container import HostSegment, Program
 from ..ir.dialects import print_module
 from ..ir.signature import argument_names, result_names
+from ..ir.tile_program import TileProgram
+from ..ir.tile_text import to_text
 from ..passes.calibration import Calibration, load_calibration
 from ..passes.host_segments import segments
-from ..passes.lower.constants import Fetch
-from ..passes.lower.program import lower_module
-from ..passes.overlap_prologues import OverlapPrologues
+from ..passes.lower.constants import ConstantPool, Fetch
+from ..passes.lower.program import LoweredEntry, lower_module
+from ..passes.overlap_prologues import overlap
 from ..passes.pipeline import FLOAT_PIPELINE, PassRecord, run_passes, write_summary
-from ..passes.plan_scratchpad import plan_module
+from ..passes.plan_scratchpad import plan
 from ..passes.quantise import DERIVED, Derived, Statistics, fetcher, quantise
 from ..passes.stage import Stage
 from .emit import Emitted, HostInputs, Lowered, assemble
@@ -151,12 +153,32 @@ def lower_onnx(
 
     run([Stage("quantise", lambda m: quantise(m, arch, statistics, derived, part))])
     text = print_module(module, locations=True)
-    lowered: list[Any] = []
+    lowered: list[tuple[LoweredEntry, ConstantPool]] = []
+
+    def stage(name: str, work: Callable[[], None]) -> Stage:
+        """A step on the tile programs; they are printed only where somebody wants to see them."""
+
+        def apply(m: ModuleOp) -> None:
+            work()
+            if dump_dir is not None:
+                for op in list(m.ops):
+                    op.detach()
+                m.body.block.add_ops([to_text(e.program, e.locations) for e, _ in lowered])
+
+        return Stage(name, apply)
+
+    def each(change: Callable[[TileProgram], None]) -> Callable[[], None]:
+        def work() -> None:
+            for e, _ in lowered:
+                change(e.program)
+
+        return work
+
     run(
         [
-            Stage("lower-to-tile", lambda m: lowered.extend(lower_module(m, arch, fetch, part))),
-            OverlapPrologues(),
-            Stage("plan-scratchpad", lambda m: plan_module(m, arch)),
+            stage("lower-to-tile", lambda: lowered.extend(lower_module(module, arch, fetch, part))),
+            stage("overlap-prologues", each(overlap)),
+            stage("plan-scratchpad", each(lambda p: plan(p, arch))),
         ]
     )
     if dump_dir is not None:

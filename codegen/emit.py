@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -10,26 +10,22 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import SSAValue
 
 from ..ir.arch import Arch
 from ..ir.container import Base, Entry, Program, Slot, SourceOp
 from ..ir.isa import Words
 from ..ir.macs import macs as logical_macs
-from ..ir.tile import DramOp
+from ..ir.tile_program import Dram
 from ..passes.lower.constants import ConstantPool, ConstantsImage, Fetch, Maker
 from ..passes.lower.program import LoweredEntry, lower_module
 from ..passes.overlap_prologues import overlap
 from ..passes.plan_scratchpad import plan
 from .dpufile import load, save
-from .encode import encode
+from .encode import Encoded, encode
 from .memory import MemoryPlan
 from .sync import insert_semaphores
 from .verify.provenance import Source, record
 from .witness import check_program
-
-OnStage = Callable[[str, ModuleOp], None]
-"""Called after each stage with its name and the module as it stands."""
 
 Lowered = Sequence[tuple[LoweredEntry, ConstantPool]]
 HostInputs = Mapping[str, tuple[str, int, int]]
@@ -42,7 +38,7 @@ class Emitted:
 
     bare: Program  # without constants as long as there is `image`
     entries: list[LoweredEntry]
-    places: dict[SSAValue, tuple[int, int]]
+    places: dict[Dram, tuple[int, int]]
     memory: MemoryPlan
     image: ConstantsImage | None = None
 
@@ -75,24 +71,17 @@ def emit(
     arch: Arch,
     fetch: Fetch,
     host_inputs: HostInputs,
-    on_stage: OnStage | None = None,
     constants: bool = True,
 ) -> Emitted:
-    """Compile every function of a quantised module into an entry point; the module becomes its tile programs.
-
+    """Compile every function of a quantised module into an entry point.
 
     Raises:
         DpuError: something does not fit the arch.
     """
     lowered = lower_module(module, arch, fetch)
-    tell = on_stage or (lambda name, m: None)
-    tell("lower-to-tile", module)
     for e, _ in lowered:
         overlap(e.program)
-    tell("overlap-prologues", module)
-    for e, _ in lowered:
         plan(e.program, arch)
-    tell("plan-scratchpad", module)
     return assemble(lowered, arch, host_inputs, constants)
 
 
@@ -107,22 +96,22 @@ def assemble(lowered: Lowered, arch: Arch, host_inputs: HostInputs, write_consta
         DpuError: a field is too narrow for what it should hold.
     """
     memory = MemoryPlan()
-    places: dict[SSAValue, tuple[int, int]] = {}
+    places: dict[Dram, tuple[int, int]] = {}
     words: dict[str, list[Words]] = {}
     tables: dict[str, npt.NDArray[np.generic]] = {}
     entries = []
     constants: list[tuple[int, Maker]] = []
-    returned = {name for e, _ in lowered for name, d in e.outputs.items() if d.kind.data == "state"}
+    returned = {name for e, _ in lowered for name, d in e.outputs.items() if d.kind == "state"}
     for e, pool in lowered:
         drams = memory.plan(e.program)
         places.update(drams)
-        streams, order = encode(e.program, drams, arch.tiles)
-        words[e.name], _ = insert_semaphores(order, streams, arch)
-        tables |= record(e.name, _source(e, drams, arch.tiles), arch, words[e.name], drams)
+        encoded = encode(e.program, drams, arch.tiles)
+        words[e.name], _ = insert_semaphores(encoded.order, encoded.placed, arch)
+        tables |= record(e.name, _source(e, encoded), arch, words[e.name], drams)
         for name, dram in pool.drams.items():
-            if dram.tensor in drams:
-                constants.append((drams[dram.tensor][1], pool.makers[name]))
-        leaves_state = any(d.kind.data == "state" for d in e.outputs.values())
+            if dram in drams:
+                constants.append((drams[dram][1], pool.makers[name]))
+        leaves_state = any(d.kind == "state" for d in e.outputs.values())
         once = e.part != "unet" or (leaves_state and not (VARYING | returned) & set(e.inputs))
         entries.append(_entry(e, drams, host_inputs, once))
     for name, streams in words.items():
@@ -136,43 +125,40 @@ VARYING = {"sample", "timestep", "timestep.sinusoid"}
 """Inputs that change from step to step; an entry without them runs once an image."""
 
 
-def slot_of(dram: DramOp, place: tuple[int, int], name: str, layout: tuple[str, int, int] = ("BTC", 0, 0)) -> Slot:
+def slot_of(dram: Dram, place: tuple[int, int], name: str, layout: tuple[str, int, int] = ("BTC", 0, 0)) -> Slot:
     """The container's description of a DRAM tensor."""
-    b, t, c = (int(x) for x in dram.shape.get_values())
     return Slot(
         name=name,
-        shape=(b, t, c),
-        dtype=cast(Any, dram.dtype.data),
+        shape=dram.shape,
+        dtype=cast(Any, dram.dtype),
         base=place[0],
         offset=place[1],
-        row_bytes=dram.row_bytes.value.data,
+        row_bytes=dram.row_bytes,
         layout=layout[0],
         height=layout[1],
         width=layout[2],
     )
 
 
-def _source(e: LoweredEntry, drams: dict[SSAValue, tuple[int, int]], tiles: int) -> Source:
+def _source(e: LoweredEntry, encoded: Encoded) -> Source:
     """The entry without addresses and in the order it was written, for the record of what its operands mean."""
-    scheduled = list(e.program.body.block.ops)
-    words, _ = encode(e.program, {v: (base, 0) for v, (base, _) in drams.items()}, tiles, placed=False)
-    return Source(e.written or scheduled, scheduled, words, list(e.inputs.values()), list(e.outputs.values()))
+    return Source(e.written, e.program, encoded.relative, list(e.inputs.values()), list(e.outputs.values()))
 
 
 def _entry(
     e: LoweredEntry,
-    drams: dict[SSAValue, tuple[int, int]],
+    drams: dict[Dram, tuple[int, int]],
     host: HostInputs,
     once: bool,
 ) -> Entry:
-    def slots(tensors: dict[str, DramOp]) -> Iterator[Slot]:
+    def slots(tensors: dict[str, Dram]) -> Iterator[Slot]:
         for name, dram in tensors.items():
             layout = host.get(f"{e.name}/{name}", host.get(name, ("BTC", 0, 0)))
-            yield slot_of(dram, drams[dram.tensor], name, layout)
+            yield slot_of(dram, drams[dram], name, layout)
 
     sources = [SourceOp(tag=0, name="gate tables", kind="table", nodes=(), macs=0)]
     for op in e.ops:
-        outputs = tuple(slot_of(d, drams[d.tensor], d.sym_name.data) for d in op.outputs if d.tensor in drams)
+        outputs = tuple(slot_of(d, drams[d], d.name) for d in op.outputs if d in drams)
         sources.append(
             SourceOp(
                 tag=op.tag,

@@ -8,20 +8,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from xdsl.ir import SSAValue
-
 from ..ir.container import Base
-from ..ir.tile import DramOp, ProgramOp
+from ..ir.tile_program import Dram, TileProgram
 
 ALIGN = 256  # bytes; a burst never straddles two tensors' first beat
 
 _BASE = {"const": Base.CONST, "work": Base.WORK, "state": Base.STATE, "io": Base.IO}
 
 
-def dram_bytes(dram: DramOp) -> int:
+def dram_bytes(dram: Dram) -> int:
     """Bytes of a DRAM tensor, row pitch included, rounded up to the alignment."""
-    b, t, _ = (int(x) for x in dram.shape.get_values())
-    return -(-b * t * dram.row_bytes.value.data // ALIGN) * ALIGN
+    b, t, _ = dram.shape
+    return -(-b * t * dram.row_bytes // ALIGN) * ALIGN
 
 
 @dataclass
@@ -43,48 +41,43 @@ class MemoryPlan:
     named: dict[tuple[int, str], int] = field(default_factory=dict)  # state and io tensors, state shared by name
     lifetimes: dict[str, list[Lifetime]] = field(default_factory=dict)
 
-    def plan(self, program: ProgramOp) -> dict[SSAValue, tuple[int, int]]:
+    def plan(self, program: TileProgram) -> dict[Dram, tuple[int, int]]:
         """(base register, byte offset) of every DRAM tensor of one entry."""
-        placed: dict[SSAValue, tuple[int, int]] = {}
-        work: list[DramOp] = []
-        for op in program.body.block.ops:
-            if not isinstance(op, DramOp):
-                continue
-            base = _BASE[op.kind.data]
+        placed: dict[Dram, tuple[int, int]] = {}
+        work: list[Dram] = []
+        for op in program.drams:
+            base = _BASE[op.kind]
             if base == Base.WORK:
                 work.append(op)
                 continue
-            name = op.sym_name.data
-            key = (int(base), name if base == Base.STATE else f"{program.sym_name.data}/{name}")
+            name = op.name
+            key = (int(base), name if base == Base.STATE else f"{program.name}/{name}")
             if base in (Base.STATE, Base.IO) and key in self.named:
-                placed[op.tensor] = (int(base), self.named[key])
+                placed[op] = (int(base), self.named[key])
                 continue
-            placed[op.tensor] = (int(base), self.base_bytes[base])
+            placed[op] = (int(base), self.base_bytes[base])
             self.named[key] = self.base_bytes[base]
             self.base_bytes[base] += dram_bytes(op)
         lives = _lifetimes(program, work)
         top = _place(list(lives.values()))
         for dram, life in lives.items():
-            placed[dram.tensor] = (int(Base.WORK), life.offset)
-        self.lifetimes[program.sym_name.data] = list(lives.values())
+            placed[dram] = (int(Base.WORK), life.offset)
+        self.lifetimes[program.name] = list(lives.values())
         self.base_bytes[Base.WORK] = max(self.base_bytes[Base.WORK], top)
         return placed
 
 
-def _lifetimes(program: ProgramOp, work: list[DramOp]) -> dict[DramOp, Lifetime]:
-    owners: dict[SSAValue, DramOp] = {d.tensor: d for d in work}
-    lives: dict[DramOp, Lifetime] = {}
-    for number, op in enumerate(program.body.block.ops):
-        for value in op.operands:
-            dram = owners.get(value)
-            if dram is None:
-                continue
-            if dram not in lives:
-                lives[dram] = Lifetime(dram.sym_name.data, number, number, dram_bytes(dram))
-            lives[dram].last = number
-    for dram in work:
-        if dram not in lives:
-            lives[dram] = Lifetime(dram.sym_name.data, 0, 0, dram_bytes(dram))
+def _lifetimes(program: TileProgram, work: list[Dram]) -> dict[Dram, Lifetime]:
+    lives = {d: Lifetime(d.name, -1, 0, dram_bytes(d)) for d in work}
+    for number, (_, op) in enumerate(program.instructions()):
+        for role in ("src", "dst"):
+            value = op.operands.get(role)
+            if isinstance(value, Dram) and value in lives:
+                life = lives[value]
+                life.first = number if life.first < 0 else life.first
+                life.last = number
+    for life in lives.values():
+        life.first = max(life.first, 0)
     return lives
 
 

@@ -23,180 +23,23 @@ writes a row at the end of its pipeline, in order, and a word occupies the array
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections import deque
-from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from ..errors import DpuError
 from ..ir.arch import Arch
-from ..ir.isa import DMA, ENGINE_OF, MAX_TOKENS, Engine, Flag, Opcode, Words, signal_bit, wait_bit, word
-from ..ir.operands import Access, Accesses, accesses
-
-ENGINES = 4  # with semaphores; engine e of tile t has the number 4 * t + e
-_MERGE = 16  # a read that finds more segments than this joins them
+from ..ir.isa import DMA, ENGINE_OF, MAX_TOKENS, Engine, Flag, Opcode, Words, word
+from ..ir.operands import operands
+from .sync_scan import ENGINES, scan
 
 Order = list[tuple[int, int]]
 """(tile, index in its stream), in the order of sequential execution."""
 
+Ints = npt.NDArray[np.int64]
 
-class _Segments:
-    """Disjoint intervals that cover [0, infinity): the last word of each engine that wrote and that read each.
-
-    A write replaces what it covers: its word waits for all earlier writers and readers, so who waits for it waits for
-    them. A read that covers many segments joins them, keeping the latest writer and reader of each engine: this can
-    only add order, and the work stays linear.
-    """
-
-    __slots__ = ("readers", "starts", "writers")
-
-    def __init__(self) -> None:
-        self.starts: list[int] = [0]
-        self.writers: list[dict[int, int]] = [{}]
-        self.readers: list[dict[int, int]] = [{}]
-
-    def _cut(self, at: int) -> int:
-        """The number of the segment that starts at `at`, made if there is none."""
-        starts = self.starts
-        i = bisect_left(starts, at)
-        if i == len(starts) or starts[i] != at:
-            starts.insert(i, at)
-            self.writers.insert(i, self.writers[i - 1])  # shared: dictionaries are replaced, never changed
-            self.readers.insert(i, self.readers[i - 1])
-        return i
-
-    def read(self, lo: int, hi: int, engine: int, index: int, needed: dict[int, int]) -> None:
-        if hi <= lo:
-            return
-        first = self._cut(lo)
-        last = self._cut(hi)
-        writers, readers = self.writers, self.readers
-        for i in range(first, last):
-            for e, at in writers[i].items():
-                if at > needed.get(e, -1):
-                    needed[e] = at
-            readers[i] = {**readers[i], engine: index}
-        if last - first > _MERGE:
-            for table in (writers, readers):
-                joined: dict[int, int] = {}
-                for one in table[first:last]:
-                    for e, at in one.items():
-                        if at > joined.get(e, -1):
-                            joined[e] = at
-                table[first:last] = [joined]
-            del self.starts[first + 1 : last]
-
-    def write(self, lo: int, hi: int, engine: int, index: int, needed: dict[int, int]) -> None:
-        first = self._cut(lo)
-        last = self._cut(hi)
-        for table in (self.writers, self.readers):
-            for one in table[first:last]:
-                for e, at in one.items():
-                    if at > needed.get(e, -1):
-                        needed[e] = at
-        self.starts[first:last] = [lo]
-        self.writers[first:last] = [{engine: index}]
-        self.readers[first:last] = [{}]
-
-
-@dataclass
-class _Word:
-    """A word as emitted: where it comes from (index in the input stream, or a fence) and what was found for it."""
-
-    tile: int
-    engine: int  # 0 to 3 on its tile
-    source: int  # index in the input stream, -1: a fence
-    tag: int
-    drain: bool = False
-    wait: int = 0
-    signal: int = 0
-    remote: int = 0
-
-
-@dataclass
-class _Scan:
-    """State of the scan over the global order. Positions are indices into `emitted`; `index` counts in one engine."""
-
-    tiles: int
-    emitted: list[_Word] = field(default_factory=list)
-    words_of: list[list[int]] = field(default_factory=list)  # engine -> positions of its words
-    clocks: list[list[int]] = field(default_factory=list)  # engine -> completed words of every engine it knows of
-    snapshots: list[list[list[int]]] = field(default_factory=list)  # engine -> clock of each of its words
-    edges: dict[tuple[int, int], list[tuple[int, int]]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        n = self.tiles * ENGINES
-        self.words_of = [[] for _ in range(n)]
-        self.clocks = [[0] * n for _ in range(n)]
-        self.snapshots = [[] for _ in range(n)]
-
-    def emit(self, one: _Word, needed: dict[int, int]) -> int:
-        """Append a word that waits for word `needed[e]` of each engine e; returns its index in its engine."""
-        me = one.tile * ENGINES + one.engine
-        position = len(self.emitted)
-        clock = self.clocks[me]
-        waits = [(e, at) for e, at in needed.items() if e != me and clock[e] <= at]
-        if waits:
-            if len(waits) > 1:  # one that another one already waited for needs no token
-                waits = [
-                    (e, at)
-                    for e, at in waits
-                    if not any(other != e and self.snapshots[other][k][e] > at for other, k in waits)
-                ]
-            clock = list(clock)
-            for e, at in waits:
-                self.edges.setdefault((e, me), []).append((self.words_of[e][at], position))
-                clock = [a if a > b else b for a, b in zip(clock, self.snapshots[e][at], strict=True)]
-                clock[e] = max(clock[e], at + 1)
-            self.clocks[me] = clock
-        self.emitted.append(one)
-        self.words_of[me].append(position)
-        self.snapshots[me].append(clock)
-        return len(self.words_of[me]) - 1
-
-    def knows(self, engine: int, other: int, at: int) -> bool:
-        """Whether word `at` of `other` is complete before the next word of `engine` starts."""
-        return self.clocks[engine][other] > at
-
-    def first_after(self, engine: int, other: int, at: int) -> int:
-        """Index of the first word of `engine` that is ordered after word `at` of `other`; its length if none is."""
-
-        def known(clock: list[int]) -> int:
-            return clock[other]
-
-        return bisect_right(self.snapshots[engine], at, key=known)
-
-
-def _through_fences(scan: _Scan, me: int, needed: dict[int, int], last_load: list[int], tag: int) -> None:
-    """Replace each need for a word of another tile that no remote semaphore serves by one that can be served."""
-    tile, engine = divmod(me, ENGINES)
-    gate: dict[int, int] = {}  # STORE engines that a LOAD of this tile must wait for
-    for e, at in list(needed.items()):
-        other, kind = divmod(e, ENGINES)
-        if other == tile or scan.knows(me, e, at):
-            continue
-        if kind == Engine.LOAD:  # only STORE can speak to another tile: take one that comes after that LOAD
-            del needed[e]
-            store = other * ENGINES + Engine.STORE
-            k = scan.first_after(store, e, at)
-            if k == len(scan.words_of[store]):
-                reads = max(at, last_load[other])  # cover later reads too: they are overwritten next
-                k = scan.emit(_Word(other, Engine.STORE, -1, tag), {e: reads})
-            needed[store] = max(needed.get(store, -1), k)
-    if engine == Engine.LOAD:
-        return
-    for e in [e for e in needed if e // ENGINES != tile]:
-        if not scan.knows(me, e, needed[e]):
-            gate[e] = needed[e]
-        del needed[e]
-    if gate:
-        load = tile * ENGINES + Engine.LOAD
-        missing = {e: at for e, at in gate.items() if not scan.knows(load, e, at)}
-        if missing:
-            scan.emit(_Word(tile, Engine.LOAD, -1, tag), missing)
-        k = max(scan.first_after(load, e, at) for e, at in gate.items())
-        needed[load] = max(needed.get(load, -1), k)
+_SCRATCHPADS = 16  # spaces of a tile in the scan, by `Buffer`; base registers follow behind those of all tiles
 
 
 def _within_tokens(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -234,17 +77,25 @@ def _check_order(order: Order, streams: list[Words]) -> None:
             raise DpuError(f"tile {tile}", f"the order holds {seen} of its {len(stream)} words", code="E340")
 
 
-def _reads_own(local: list[Access], engine: int, segments: list[_Segments], me: int, drained: int) -> bool:
-    """Whether a word reads what its own engine wrote and may still have in its pipeline."""
-    written = {a[:3] for a in local if a[3]} if engine == Engine.MXU else ()
-    for b, lo, hi, write in local:
-        if write or (b, lo, hi) in written:
-            continue
-        s = segments[b]
-        for i in range(bisect_right(s.starts, lo) - 1, bisect_left(s.starts, hi)):
-            if s.writers[i].get(me, -1) >= drained:
-                return True
-    return False
+def _touched(streams: list[Words], number: list[Ints], arch: Arch) -> tuple[int, tuple[npt.NDArray[np.generic], ...]]:
+    """All accesses that can be hazards, by word and reads first: the number of spaces, then word, space, low, high,
+    whether it writes, whether it is in DRAM. `number` gives each stream's words their number in the scan; -1: none."""
+    found: list[tuple[npt.NDArray[np.generic], ...]] = []
+    columns = [operands(s, arch) for s in streams]
+    bases = sorted({int(b) for one in columns for o in one if o.dram for b in np.unique(o.buffer[o.write])})
+    dense = np.full(256, -1, np.int64)
+    dense[bases] = np.arange(len(bases)) + len(streams) * _SCRATCHPADS
+    for tile, one in enumerate(columns):
+        for write in (False, True):
+            for o in one:
+                space = dense[o.buffer] if o.dram else o.buffer + tile * _SCRATCHPADS
+                keep = (o.write if write else o.read) & (space >= 0)
+                me = number[tile][o.index[keep]]
+                some = np.full(len(me), write)
+                found.append((me, space[keep], o.lo[keep], o.hi[keep], some, np.full(len(me), o.dram)))
+    rows = [np.concatenate(x) for x in zip(*found, strict=True)]
+    by_word = np.argsort(rows[0], kind="stable")
+    return len(streams) * _SCRATCHPADS + len(bases), tuple(x[by_word] for x in rows)
 
 
 def insert_semaphores(order: Order, streams: list[Words], arch: Arch) -> tuple[list[Words], Order]:
@@ -260,94 +111,95 @@ def insert_semaphores(order: Order, streams: list[Words], arch: Arch) -> tuple[l
     tiles = len(streams)
     if tiles > arch.tiles:
         raise DpuError("order", f"{tiles} streams, but arch '{arch.name}' has {arch.tiles} tiles", code="E340")
-    touched: list[Accesses] = [accesses(s, arch) for s in streams]
-    opcodes: list[list[int]] = [s["opcode"].tolist() for s in streams]
-    flags: list[list[int]] = [s["flags"].tolist() for s in streams]
-    tags: list[list[int]] = [s["tag"].tolist() for s in streams]
-    written_bases = {a[0] for t in touched for a in t.dram if a is not None and a[3]}
-
-    scan = _Scan(tiles)
-    local = [[_Segments() for _ in range(16)] for _ in range(tiles)]
-    dram = {base: _Segments() for base in written_bases}
-    drained = [0] * (tiles * ENGINES)  # words of the engine before this index have left its pipeline
-    last_load = [-1] * tiles  # the latest LOAD that read DRAM that programs write
-    engine_of = {int(o): int(e) for o, e in ENGINE_OF.items()}
-    ends: list[list[int]] = [[] for _ in range(tiles)]
-
-    for tile, index in order:
-        opcode = opcodes[tile][index]
-        engine = engine_of[opcode]
-        if engine == Engine.CTRL:
-            ends[tile].append(index)
-            continue
-        me = tile * ENGINES + engine
-        tag = tags[tile][index]
-        own = touched[tile].local[index]
-        segments = local[tile]
-        one = _Word(tile, engine, index, tag)
-
-        at = len(scan.words_of[me])
-        one.drain = bool(flags[tile][index] & Flag.DRAIN) or (
-            engine in (Engine.MXU, Engine.VPU) and _reads_own(own, engine, segments, me, drained[me])
-        )
-        if one.drain:
-            drained[me] = at
-
-        memory = touched[tile].dram[index]
-        needed: dict[int, int] = {}
-        if memory is not None and memory[0] in dram:
-            base, lo, hi, write = memory
-            (dram[base].write if write else dram[base].read)(max(0, lo), hi, me, at, needed)
-            if any(e // ENGINES != tile for e in needed):
-                _through_fences(scan, me, needed, last_load, tag)
-            if not write:
-                last_load[tile] = at
-        for b, lo, hi, write in own:
-            (segments[b].write if write else segments[b].read)(lo, hi, me, at, needed)
-        emitted = scan.emit(one, needed)
-        assert emitted == at, "a fence was inserted into the engine of the word it serves"
-
-    return _build(scan, streams, ends)
+    engine_of = np.full(256, -1, np.int64)
+    for o, e in ENGINE_OF.items():
+        engine_of[o] = e
+    tile, index = np.array(order, np.int64).reshape(-1, 2).T
+    engine, drains = np.empty(len(order), np.int64), np.empty(len(order), np.bool_)
+    for t, stream in enumerate(streams):
+        mine = tile == t
+        engine[mine] = engine_of[stream["opcode"]]
+        drains[mine] = stream["flags"] & Flag.DRAIN != 0
+    ends = engine == Engine.CTRL
+    number = [np.full(len(s), -1, np.int64) for s in streams]
+    place = np.cumsum(~ends) - 1
+    for t in range(tiles):
+        mine = (tile == t) & ~ends
+        number[t][index[mine]] = place[mine]
+    spaces, (of, space, low, high, write, far) = _touched(streams, number, arch)
+    first = np.searchsorted(of, np.arange(int((~ends).sum()) + 1))
+    found = scan(
+        tiles,
+        spaces,
+        tile[~ends].astype(np.int32),
+        engine[~ends].astype(np.int32),
+        drains[~ends],
+        first,
+        space.astype(np.int32),
+        low.astype(np.int64),
+        high.astype(np.int64),
+        write.astype(np.bool_),
+        far.astype(np.bool_),
+    )
+    final = [index[ends & (tile == t)] for t in range(tiles)]
+    return _build(found, index[~ends], streams, final)
 
 
-def _build(scan: _Scan, streams: list[Words], ends: list[list[int]]) -> tuple[list[Words], Order]:
+def _build(
+    found: tuple[npt.NDArray[np.generic], ...], index: Ints, streams: list[Words], ends: list[Ints]
+) -> tuple[list[Words], Order]:
     """Write the found tokens into copies of the words."""
-    emitted = scan.emitted
-    for (producer, consumer), pairs in scan.edges.items():
-        from_tile, from_engine = divmod(producer, ENGINES)
-        to_tile, to_engine = divmod(consumer, ENGINES)
-        for p, c in _within_tokens(pairs):
-            if from_tile == to_tile:
-                emitted[p].signal |= signal_bit(Engine(to_engine))
-                emitted[c].wait |= wait_bit(Engine(from_engine))
-            else:
-                emitted[p].remote |= 1 << to_tile
-                emitted[c].remote |= 1 << from_tile
+    tile, engine, source, drain, from_word, to_word, pair = (x.astype(np.int64) for x in found)
+    n, engines = len(tile), len(streams) * ENGINES
+    signal, wait, remote = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.int64)
+    by_pair = np.argsort(pair, kind="stable")
+    for rows in np.split(by_pair, np.flatnonzero(np.diff(pair[by_pair])) + 1):
+        if not len(rows):
+            continue
+        producer, consumer = divmod(int(pair[rows[0]]), engines)
+        (from_tile, from_engine), (to_tile, to_engine) = divmod(producer, ENGINES), divmod(consumer, ENGINES)
+        kept = _within_tokens(list(zip(from_word[rows].tolist(), to_word[rows].tolist(), strict=True)))
+        p, c = np.array(kept, np.int64).T
+        if from_tile == to_tile:
+            signal[p] |= 1 << (4 * to_engine)
+            wait[c] |= 1 << (4 * from_engine)
+        else:
+            remote[p] |= 1 << to_tile
+            remote[c] |= 1 << from_tile
 
     order: Order = []
-    mine: list[list[_Word]] = [[] for _ in streams]
-    for one in emitted:
-        order.append((one.tile, len(mine[one.tile])))
-        mine[one.tile].append(one)
-
-    fence = {e: word(o)[0] for e, o in ((Engine.LOAD, Opcode.LOAD), (Engine.STORE, Opcode.STORE))}
     result = []
-    for tile, (words, stream) in enumerate(zip(mine, streams, strict=True)):
-        take = np.array([w.source for w in words] + ends[tile], np.int64)
+    fence = {int(e): word(o)[0] for e, o in ((Engine.LOAD, Opcode.LOAD), (Engine.STORE, Opcode.STORE))}
+    served = _next_word(source)
+    place = np.empty(n, np.int64)
+    for t, stream in enumerate(streams):
+        mine = np.flatnonzero(tile == t)
+        place[mine] = np.arange(len(mine))
+        real = source[mine] >= 0
+        take = np.concatenate([np.where(real, index[source[mine]], -1), ends[t]])
         new = stream[take] if len(stream) else stream[:0].copy()
-        n = len(words)
-        for i in np.flatnonzero(take < 0).tolist():
-            new[i] = fence[Engine(words[i].engine)]
-            new["tag"][i] = words[i].tag
+        for i in np.flatnonzero(~real).tolist():
+            new[i] = fence[int(engine[mine[i]])]
+            other = int(served[mine[i]])
+            new["tag"][i] = streams[int(tile[other])]["tag"][int(index[source[other]])]
         new["wait"] = 0
         new["signal"] = 0
-        new["wait"][:n] = [w.wait for w in words]
-        new["signal"][:n] = [w.signal for w in words]
-        drain = np.array([w.drain for w in words], bool)
-        new["flags"][:n][drain] |= int(Flag.DRAIN)
+        new["wait"][: len(mine)] = wait[mine]
+        new["signal"][: len(mine)] = signal[mine]
+        new["flags"][: len(mine)][drain[mine] != 0] |= int(Flag.DRAIN)
         dma = np.isin(new["opcode"], (int(Opcode.LOAD), int(Opcode.STORE)))
-        remote = np.array([w.remote for w in words] + [0] * len(ends[tile]), np.uint32)
-        new.view(DMA)["remote"][dma] = remote[dma]
-        order.extend((tile, n + i) for i in range(len(ends[tile])))
+        masks = np.concatenate([remote[mine], np.zeros(len(ends[t]), np.int64)]).astype(np.uint32)
+        new.view(DMA)["remote"][dma] = masks[dma]
         result.append(new)
+    order = list(zip(tile.tolist(), place.tolist(), strict=True))
+    for t in range(len(streams)):
+        count = len(result[t]) - len(ends[t])
+        order.extend((t, count + i) for i in range(len(ends[t])))
     return result, order
+
+
+def _next_word(source: Ints) -> Ints:
+    """Of each emitted word the next one that is no fence: the one that a fence serves."""
+    real = np.flatnonzero(source >= 0)
+    at = np.searchsorted(real, np.arange(len(source)))
+    return np.asarray(real[np.minimum(at, len(real) - 1)] if len(real) else np.zeros(len(source), np.int64))

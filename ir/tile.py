@@ -1,4 +1,5 @@
-"""The tile dialect: what each engine of each tile does, on named on-chip buffers and DRAM tensors.
+"""The tile dialect, the text form of `tile_program.py`: what each engine of each tile does, on named on-chip buffers
+and DRAM tensors.
 
 A `tile.program` is one entry point. Its body is straight-line: the sequential execution of its operations, top to
 bottom, is the program's meaning, and instruction streams, semaphores and addresses are derived from it. One operation
@@ -19,7 +20,7 @@ Fields have the names of the instruction's fields (`isa.py`) and hold offsets re
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import (
@@ -28,7 +29,7 @@ from xdsl.dialects.builtin import (
     StringAttr,
     i64,
 )
-from xdsl.ir import Data, Dialect, Operation, ParametrizedAttribute, Region, SSAValue, TypeAttribute
+from xdsl.ir import Data, Dialect, ParametrizedAttribute, Region, SSAValue, TypeAttribute
 from xdsl.irdl import (
     BaseAttr,
     IRDLOperation,
@@ -49,10 +50,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from .container import ROW_ALIGN
 from .isa import DTYPE, Opcode
-
-SPACES = ("act", "wgt", "acc", "vbuf", "param", "table")
-ITEM_BYTES = {"f16": 2, "f32": 4, "i8": 1, "i32": 4}
-DRAM_KINDS = ("const", "work", "state", "io")
+from .tile_program import DRAM_KINDS, ITEM_BYTES, SPACES
 
 
 @irdl_attr_definition
@@ -354,21 +352,6 @@ class VecOp(Instruction):
         "red_at": _VECTOR,
         "table": ("table",),
     }
-
-
-def section_groups(program: ProgramOp) -> Iterable[tuple[SectionOp | None, list[Operation]]]:
-    """The program's sections in order with their operations; operations before the first section come with None."""
-    head: SectionOp | None = None
-    group: list[Operation] = []
-    for op in program.body.block.ops:
-        if isinstance(op, SectionOp):
-            if head is not None or group:
-                yield head, group
-            head, group = op, []
-        else:
-            group.append(op)
-    if head is not None or group:
-        yield head, group
 
 
 TILE = Dialect(

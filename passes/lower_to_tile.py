@@ -11,10 +11,12 @@ from typing import Any
 import numpy.typing as npt
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 from xdsl.passes import ModulePass
 
 from ..errors import DpuError
 from ..ir.arch import load_arch
+from ..ir.tile_text import to_text
 from .lower.program import lower_module
 
 
@@ -27,7 +29,10 @@ class LowerToTile(ModulePass):
     arch: str = "dpu_tiny"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        lower_module(op, load_arch(self.arch), _no_weights)
+        lowered = lower_module(op, load_arch(self.arch), _no_weights)
+        for f in [f for f in op.ops if isinstance(f, FuncOp)]:
+            f.detach()
+        op.body.block.add_ops([to_text(e.program, e.locations) for e, _ in lowered])
 
 
 def _no_weights(source: str, transform: tuple[str, ...]) -> npt.NDArray[Any]:

@@ -6,15 +6,16 @@ stores. This is also what makes the two streams alternate: one stream's normalis
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from ..ir.isa import Opcode
-from ..ir.tile import BufferType, Instruction, LoadOp, ProgramOp, StoreOp, section_groups
+from ..ir.tile import ProgramOp
+from ..ir.tile_program import Buf, Dram, Instr, Section, TileProgram
+from .text_form import rewrite
 
 _WRITTEN = {
     Opcode.LOAD: ("dst",),
@@ -24,7 +25,7 @@ _WRITTEN = {
 }
 """Operands that an instruction writes on chip."""
 
-Extent = tuple[SSAValue, int, int]
+Extent = tuple[Dram, int, int]
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,8 @@ class OverlapPrologues(ModulePass):
     name = "overlap-prologues"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for program in op.ops:
-            if isinstance(program, ProgramOp):
-                overlap(program)
+        for program in [p for p in op.ops if isinstance(p, ProgramOp)]:
+            rewrite(program, overlap)
 
 
 @dataclass
@@ -44,56 +44,61 @@ class _Group:
     """Consecutive sections of one block and phase, over all tiles."""
 
     key: tuple[int, int, int, str]
-    ops: list[Operation]
-    loads: list[Extent]
-    stores: list[Extent]
-    reads: set[SSAValue]  # on-chip buffers
-    writes: set[SSAValue]
+    sections: list[Section] = field(default_factory=list)
+    loads: list[Extent] = field(default_factory=list)
+    stores: list[Extent] = field(default_factory=list)
+    made: set[Buf] = field(default_factory=set)  # buffers that begin to live here
+    reads: set[Buf] = field(default_factory=set)
+    writes: set[Buf] = field(default_factory=set)
 
     @property
     def is_prologue(self) -> bool:
         return self.key[3] == "prologue"
 
+    def add(self, section: Section) -> None:
+        self.sections.append(section)
+        for op in section.ops:
+            if isinstance(op, Buf):
+                self.made.add(op)
+                continue
+            written = _WRITTEN[op.opcode]
+            for role, value in op.operands.items():
+                if isinstance(value, Buf):
+                    (self.writes if role in written else self.reads).add(value)
+            if op.opcode == Opcode.LOAD or op.opcode == Opcode.STORE:
+                touched = extent(op)
+                if touched is not None:
+                    (self.loads if op.opcode == Opcode.LOAD else self.stores).append(touched)
 
-def extent(op: LoadOp | StoreOp) -> Extent | None:
-    """(tensor, first byte, end byte) that a DMA operation touches, strides included; None if it touches no DRAM."""
-    role = "src" if isinstance(op, LoadOp) else "dst"
-    if role not in op.roles.data:
+
+def extent(op: Instr) -> Extent | None:
+    """(tensor, first byte, end byte) that a DMA instruction touches, strides included; None if it touches no DRAM."""
+    value = op.operands.get("src" if op.opcode == Opcode.LOAD else "dst")
+    if not isinstance(value, Dram):
         return None
-    value = op.operands[op.roles.data.index(role)]
-    lo = hi = op.fields.lookup("offset")
-    hi += op.fields.lookup("inner")
-    strides = op.fields.lookup("dstride", (0, 0, 0))
-    for n, stride in zip(op.fields.lookup("n", (1, 1, 1)), strides, strict=True):
-        hi += max(0, (n - 1) * stride)
-        lo += min(0, (n - 1) * stride)
+    fields = op.fields
+    lo = hi = fields.get("offset", 0)
+    hi += fields.get("inner", 0)
+    for n, stride in zip(fields.get("n", (1, 1, 1)), fields.get("dstride", (0, 0, 0)), strict=True):
+        if stride > 0:
+            hi += (n - 1) * stride
+        elif stride < 0:
+            lo += (n - 1) * stride
     return value, lo, hi
 
 
-def _groups(program: ProgramOp) -> tuple[list[Operation], list[_Group]]:
-    head: list[Operation] = []
+def _groups(program: TileProgram) -> list[_Group]:
     groups: list[_Group] = []
-    for section, ops in section_groups(program):
-        if section is None:
-            head = ops
-            continue
-        key = (section.op.value.data, section.stream.value.data, section.step.value.data, section.phase.data)
+    for section in program.sections:
+        key = (section.tag, section.stream, section.step, section.phase)
         if not groups or groups[-1].key != key:
-            groups.append(_Group(key, [], [], [], set(), set()))
-        group = groups[-1]
-        group.ops += [section, *ops]
-        for op in ops:
-            if isinstance(op, Instruction):
-                for role, value in zip(op.roles.data, op.operands, strict=True):
-                    if isinstance(value.type, BufferType):
-                        (group.writes if role in _WRITTEN[op.OPCODE] else group.reads).add(value)
-            if isinstance(op, LoadOp | StoreOp) and (touched := extent(op)) is not None:
-                (group.loads if isinstance(op, LoadOp) else group.stores).append(touched)
-    return head, groups
+            groups.append(_Group(key))
+        groups[-1].add(section)
+    return groups
 
 
 def _conflict(reads: list[Extent], writes: list[Extent]) -> bool:
-    by_tensor: dict[SSAValue, list[tuple[int, int]]] = {}
+    by_tensor: dict[Dram, list[tuple[int, int]]] = {}
     for value, lo, hi in writes:
         by_tensor.setdefault(value, []).append((lo, hi))
     return any(lo < z and a < hi for value, lo, hi in reads for a, z in by_tensor.get(value, ()))
@@ -101,28 +106,21 @@ def _conflict(reads: list[Extent], writes: list[Extent]) -> bool:
 
 def _movable(prologue: _Group, main: _Group) -> bool:
     """The prologue needs nothing that the main part makes, on chip or in DRAM, and disturbs nothing there."""
-    made = set(main.ops)
-    if any(v.owner in made for op in prologue.ops for v in op.operands):
-        return False
     used = prologue.reads | prologue.writes
+    if not used.isdisjoint(main.made):
+        return False
     if not used.isdisjoint(main.writes) or not prologue.writes.isdisjoint(main.reads):
         return False
     touched = prologue.loads + prologue.stores
     return not _conflict(touched, main.stores) and not _conflict(main.loads, prologue.stores)
 
 
-def overlap(program: ProgramOp) -> None:
+def overlap(program: TileProgram) -> None:
     """Reorder the sections of one program in place."""
-    _, groups = _groups(program)
     order: list[_Group] = []
-    for group in groups:
+    for group in _groups(program):
         if group.is_prologue and order and not order[-1].is_prologue and _movable(group, order[-1]):
             order.insert(len(order) - 1, group)
         else:
             order.append(group)
-    block = program.body.block
-    for group in order:
-        for op in group.ops:
-            op.detach()
-    for group in order:
-        block.add_ops(group.ops)
+    program.sections = [section for group in order for section in group.sections]

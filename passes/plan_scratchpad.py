@@ -1,6 +1,6 @@
 """Give every on-chip buffer its address.
 
-A buffer lives from its `tile.alloc` to its last use in program order. Each scratchpad is a ring: the next buffer goes
+A buffer lives from where it is named to its last use in program order. Each scratchpad is a ring: the next buffer goes
 behind the last one, so that a new block seldom waits for the one before it (this is the double buffering). Where the
 ring is blocked by something long-lived, the first gap that fits is taken.
 """
@@ -11,14 +11,15 @@ from bisect import insort
 from dataclasses import dataclass, field
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from ..errors import DpuError
 from ..ir.arch import Arch, load_arch
 from ..ir.isa import TABLE_SLOTS
-from ..ir.tile import AllocOp, ProgramOp, SectionOp
+from ..ir.tile import ProgramOp
+from ..ir.tile_program import Buf, TileProgram
+from .text_form import rewrite
 
 
 @dataclass(frozen=True)
@@ -30,14 +31,9 @@ class PlanScratchpad(ModulePass):
     arch: str = "dpu_tiny"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        plan_module(op, load_arch(self.arch))
-
-
-def plan_module(module: ModuleOp, arch: Arch) -> None:
-    """Plan every program of a module."""
-    for program in module.ops:
-        if isinstance(program, ProgramOp):
-            plan(program, arch)
+        arch = load_arch(self.arch)
+        for program in [p for p in op.ops if isinstance(p, ProgramOp)]:
+            rewrite(program, lambda p: plan(p, arch))
 
 
 @dataclass
@@ -79,54 +75,53 @@ class _Ring:
         self.live.remove((at, at + size))
 
 
-def last_uses(program: ProgramOp) -> dict[Operation, list[AllocOp]]:
-    """For each operation, the buffers whose last use it is (an unused buffer dies where it is made)."""
-    last: dict[SSAValue, Operation] = {}
-    for op in program.body.block.ops:
-        if isinstance(op, AllocOp):
-            last[op.buffer] = op
-        else:
-            for value in op.operands:
-                if value in last:
-                    last[value] = op
-    dying: dict[Operation, list[AllocOp]] = {}
-    for value, op in last.items():
-        owner = value.owner
-        assert isinstance(owner, AllocOp)
-        dying.setdefault(op, []).append(owner)
-    return dying
+def last_uses(program: TileProgram) -> dict[Buf, int]:
+    """Of each buffer, the number of its last use in program order (an unused buffer dies where it is made)."""
+    last: dict[Buf, int] = {}
+    number = 0
+    for section in program.sections:
+        for op in section.ops:
+            if isinstance(op, Buf):
+                last[op] = number
+            else:
+                for value in op.operands.values():
+                    if isinstance(value, Buf):
+                        last[value] = number
+            number += 1
+    return last
 
 
-def plan(program: ProgramOp, arch: Arch) -> None:
-    """Set `at` of every `tile.alloc`.
+def plan(program: TileProgram, arch: Arch) -> None:
+    """Set `at` of every buffer.
 
     Raises:
         DpuError: live buffers exceed a scratchpad.
     """
     words = {**arch.words, "table": TABLE_SLOTS}
     rings: dict[tuple[int, str], _Ring] = {}
-    dying = last_uses(program)
-    tile, source = 0, ""
-    homes: dict[AllocOp, tuple[int, str]] = {}
-    for op in program.body.block.ops:
-        if isinstance(op, SectionOp):
-            tile, source = op.tile.value.data, op.source.data
-        if isinstance(op, AllocOp):
-            key = (tile, op.space)
-            banks = arch.buffers.acc.banks if op.space == "acc" else 1
-            ring = rings.setdefault(key, _Ring(words[op.space], banks))
-            size = op.words.value.data
-            at = ring.place(size)
-            if at is None:
-                held = sum(hi - lo for lo, hi in ring.live)
-                raise DpuError(
-                    source,
-                    f"a buffer of {size} words does not fit {op.space} of tile {tile}",
-                    why=f"{held} of {ring.words} words are in use by the same and the overlapping block",
-                    hint="use an arch with a larger scratchpad",
-                    code="E233",
-                )
-            op.properties["at"] = IntegerAttr(at, 64)
-            homes[op] = key
-        for dead in dying.get(op, ()):
-            rings[homes[dead]].free(dead.at.value.data, dead.words.value.data)
+    dying: dict[int, list[Buf]] = {}
+    for buffer, at in last_uses(program).items():
+        dying.setdefault(at, []).append(buffer)
+    homes: dict[Buf, _Ring] = {}
+    number = 0
+    for section in program.sections:
+        for op in section.ops:
+            if isinstance(op, Buf):
+                key = (section.tile, op.space)
+                if key not in rings:
+                    rings[key] = _Ring(words[op.space], arch.buffers.acc.banks if op.space == "acc" else 1)
+                ring = homes[op] = rings[key]
+                place = ring.place(op.words)
+                if place is None:
+                    held = sum(hi - lo for lo, hi in ring.live)
+                    raise DpuError(
+                        section.source,
+                        f"a buffer of {op.words} words does not fit {op.space} of tile {section.tile}",
+                        why=f"{held} of {ring.words} words are in use by the same and the overlapping block",
+                        hint="use an arch with a larger scratchpad",
+                        code="E233",
+                    )
+                op.at = place
+            for dead in dying.get(number, ()):
+                homes[dead].free(dead.at, dead.words)
+            number += 1

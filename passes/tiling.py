@@ -142,7 +142,7 @@ def linear_blocks(where: str, kt: int, nt: int, rows: int, group: int, arch: Arc
     panel = group
     while (
         panel + group <= nt
-        and (panel + group) * limit <= min(w["vbuf"] // 8, w["acc"] // 4)
+        and (panel + group) * limit <= min(w["vbuf"] // 5, w["acc"] // 4)
         and (panel + group) * kt * arch.rows <= w["wgt"] // 3
         and (panel + group) * arch.cols * 2 <= w["param"] // 32
     ):
@@ -177,7 +177,7 @@ def conv_blocks(
     panel = 1
     while (
         panel < nt
-        and (panel + 1) * limit <= min(w["vbuf"] // 8, w["acc"] // 4)
+        and (panel + 1) * limit <= min(w["vbuf"] // 5, w["acc"] // 4)
         and (panel + 1) * ct * taps * arch.rows <= w["wgt"] // 3
         and (panel + 1) * arch.cols * 2 <= w["param"] // 32
     ):

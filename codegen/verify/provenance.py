@@ -1,7 +1,7 @@
 """What each operand means: the buffer or DRAM tensor it lies in and, if it is read, the words that wrote it.
 
-Derived where addresses do not exist yet: every `tile.alloc` and every `tile.dram` has memory of its own, words are
-encoded relative to them, and the tile program is executed in the order in which the lowering wrote it, before any pass
+Derived where addresses do not exist yet: every buffer and every DRAM tensor has memory of its own, words are encoded
+relative to them, and the tile program is executed in the order in which the lowering wrote it, before any pass
 moved a section. So neither the address planners, nor the scheduler, nor the semaphores have a say in it. The record
 travels in `Program.tables`, and the verifier holds the finished words against it.
 
@@ -28,15 +28,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from xdsl.ir import Operation, SSAValue
 
 from ...errors import DpuError
 from ...ir.arch import Arch
 from ...ir.container import Base, Program, Slot
 from ...ir.isa import DMA, Buffer, Opcode, Words
-from ...ir.tile import AllocOp, DramOp, Instruction, SectionOp
+from ...ir.tile_program import Buf, Dram, Instr, Section, TileProgram
 from .boxes import RANKS, Boxes, Ints, boxes, coarse, granule
-from .cells import Cells, Place, distinct, places, view
+from .cells import Place
+from .last_writers import execute
 
 HOST = -1
 NOBODY = -2
@@ -121,42 +121,39 @@ def fences(words: Words) -> npt.NDArray[np.bool_]:
 class Source:
     """One entry before anything has an address.
 
-    `written` is the tile program's operations as the lowering wrote them, `scheduled` as they are encoded; `words` are
+    `written` are the sections as the lowering wrote them, `scheduled` is the program as it is encoded; `words` are
     encoded relative to buffers and tensors, in scheduled order, END last.
     """
 
-    written: Sequence[Operation]
-    scheduled: Sequence[Operation]
+    written: Sequence[Section]
+    scheduled: TileProgram
     words: list[Words]
-    inputs: Sequence[DramOp]
-    outputs: Sequence[DramOp]
+    inputs: Sequence[Dram]
+    outputs: Sequence[Dram]
 
 
 def record(
-    entry: str, source: Source, arch: Arch, final: list[Words], drams: Mapping[SSAValue, tuple[int, int]]
+    entry: str, source: Source, arch: Arch, final: list[Words], drams: Mapping[Dram, tuple[int, int]]
 ) -> dict[str, npt.NDArray[np.generic]]:
     """The tables of one entry. `final` are the finished streams, `drams` where the tensors were put.
 
     Raises:
         DpuError: E361, an operation leaves its buffer or tensor. That is a fault of the lowering.
     """
-    allocs: list[tuple[int, AllocOp]] = []
-    tensors: list[DramOp] = []
-    word_of: dict[Operation, tuple[int, int]] = {}
+    allocs: list[tuple[int, Buf]] = []
+    tensors = source.scheduled.drams
+    word_of: dict[Instr, tuple[int, int]] = {}
     counts = [0] * len(final)
-    tile = 0
-    for op in source.scheduled:
-        if isinstance(op, SectionOp):
-            tile = op.tile.value.data
-        elif isinstance(op, AllocOp):
-            allocs.append((tile, op))
-        elif isinstance(op, DramOp):
-            tensors.append(op)
-        elif isinstance(op, Instruction):
-            word_of[op] = (tile, counts[tile])
-            counts[tile] += 1
-    number: dict[SSAValue, int] = {a.buffer: i for i, (_, a) in enumerate(allocs)}
-    number |= {d.tensor: len(allocs) + i for i, d in enumerate(tensors)}
+    for section in source.scheduled.sections:
+        tile = section.tile
+        for op in section.ops:
+            if isinstance(op, Buf):
+                allocs.append((tile, op))
+            else:
+                word_of[op] = (tile, counts[tile])
+                counts[tile] += 1
+    number: dict[Buf | Dram, int] = {a: i for i, (_, a) in enumerate(allocs)}
+    number |= {d: len(allocs) + i for i, d in enumerate(tensors)}
 
     moved = []  # of each word as scheduled, its number in the finished streams
     first = 0
@@ -169,10 +166,8 @@ def record(
     streams = [boxes(w, arch) for w in source.words]
     size = granule(streams)
     streams = [coarse(b, size) for b in streams]
-    objects = _objects(source, word_of, number, streams)
-    extent = np.array(
-        [a.words.value.data for _, a in allocs] + [-(-_tensor_bytes(d) // size) for d in tensors] + [0], np.int64
-    )
+    objects = _objects(word_of, number, source.words, streams)
+    extent = np.array([a.words for _, a in allocs] + [-(-_tensor_bytes(d) // size) for d in tensors] + [0], np.int64)
     for t, (b, thing) in enumerate(zip(streams, objects, strict=True)):
         bad = (b.lo < 0) | (b.hi > extent[thing])
         if bad.any():
@@ -187,28 +182,22 @@ def record(
                 code="E361",
             )
 
-    lists = _Lists()
-    host = {number[d.tensor] for d in source.inputs if d.tensor in number}
-    constant = {number[d.tensor] for d in tensors if d.kind.data == "const"}
-    cells, writers = _last_writers(source, word_of, streams, objects, moved, extent, host, constant, lists)
-    left = []
-    for d in source.outputs:
-        mine = number[d.tensor]
-        slot = Slot(name="", base=0, offset=0, row_bytes=d.row_bytes.value.data, dtype=d.dtype.data, shape=_shape(d))  # type: ignore[arg-type]
-        seen = distinct(view(cells[mine], content(slot, size))) if mine in cells else ()
-        left.append(lists.add(tuple(w for w in seen if w != NOBODY)))
+    words = sum(map(len, final))
+    host = {number[d] for d in source.inputs if d in number}
+    constant = {number[d] for d in tensors if d.kind == "const"}
+    outputs = [(number[d], content(_slot(d), size)) for d in source.outputs]
+    order = [word_of[op] for section in source.written for op in section.ops if isinstance(op, Instr)]
+    lists, writers, left = _last_writers(order, streams, objects, moved, words, extent, host, constant, outputs)
 
     flat, ends = lists.tables()
     base = {"const": Base.CONST, "work": Base.WORK, "state": Base.STATE, "io": Base.IO}
     space = [Buffer[a.space.upper()] for _, a in allocs]
     out: dict[str, npt.NDArray[np.generic]] = {
-        "buffers": np.array(
-            [(t, s, a.at.value.data, a.words.value.data) for (t, a), s in zip(allocs, space, strict=True)], np.int32
-        ).reshape(-1, 4),
-        "tensors": np.array(
-            [(base[d.kind.data], drams[d.tensor][1], _tensor_bytes(d)) for d in tensors], np.int64
-        ).reshape(-1, 3),
-        "names": np.frombuffer(json.dumps([d.sym_name.data for d in tensors]).encode(), np.uint8),
+        "buffers": np.array([(t, s, a.at, a.words) for (t, a), s in zip(allocs, space, strict=True)], np.int32).reshape(
+            -1, 4
+        ),
+        "tensors": np.array([(base[d.kind], drams[d][1], _tensor_bytes(d)) for d in tensors], np.int64).reshape(-1, 3),
+        "names": np.frombuffer(json.dumps([d.name for d in tensors]).encode(), np.uint8),
         "lists": flat,
         "ends": ends,
         "outputs": np.array(left, np.int32),
@@ -227,72 +216,122 @@ def _small(x: Ints) -> npt.NDArray[np.generic]:
     return x.astype(np.uint8 if top < 1 << 8 else np.uint16 if top < 1 << 16 else np.uint32)
 
 
-def _shape(d: DramOp) -> tuple[int, int, int]:
-    b, t, c = (int(x) for x in d.shape.get_values())
-    return b, t, c
+def _tensor_bytes(d: Dram) -> int:
+    return d.shape[0] * d.shape[1] * d.row_bytes
 
 
-def _tensor_bytes(d: DramOp) -> int:
-    b, t, _ = _shape(d)
-    return b * t * int(d.row_bytes.value.data)
+_RANKS_OF = {
+    opcode: {
+        role: [k for k, name in enumerate(names) if name in (_ROLES[opcode].get(role, role), f"{role}, last tile")]
+        for role in (*names, *_ROLES[opcode])
+    }
+    for opcode, names in RANKS.items()
+    if opcode in _ROLES
+}
+"""Ranks of the boxes that an operand of a role has."""
 
 
 def _objects(
-    source: Source, word_of: Mapping[Operation, tuple[int, int]], number: Mapping[SSAValue, int], streams: list[Boxes]
+    word_of: Mapping[Instr, tuple[int, int]],
+    number: Mapping[Buf | Dram, int],
+    words: list[Words],
+    streams: list[Boxes],
 ) -> list[Ints]:
     """The object of each operand; -1, the last one, of size zero, where the operation names none."""
     ranks = 16
-    found = [np.full(len(w) * ranks, -1, np.int64) for w in source.words]
+    found = [[-1] * (len(w) * ranks) for w in words]
     for op, (tile, index) in word_of.items():
-        assert isinstance(op, Instruction)
-        names = RANKS[op.OPCODE]
-        for role, value in zip(op.roles.data, op.operands, strict=True):
-            name = _ROLES[op.OPCODE].get(role, role)
-            for rank, other in enumerate(names):
-                if other == name or other == f"{name}, last tile":
-                    found[tile][index * ranks + rank] = number[value]
-    return [f[b.word * ranks + b.rank] for f, b in zip(found, streams, strict=True)]
+        of, mine, first = _RANKS_OF[op.opcode], found[tile], index * ranks
+        for role, value in op.operands.items():
+            thing = number[value]
+            for rank in of[role]:
+                mine[first + rank] = thing
+    return [np.array(f, np.int64)[b.word * ranks + b.rank] for f, b in zip(found, streams, strict=True)]
+
+
+def _slot(d: Dram) -> Slot:
+    return Slot(name="", base=0, offset=0, row_bytes=d.row_bytes, dtype=d.dtype, shape=d.shape)  # type: ignore[arg-type]
 
 
 def _last_writers(
-    source: Source,
-    word_of: Mapping[Operation, tuple[int, int]],
+    order: list[tuple[int, int]],
     streams: list[Boxes],
     objects: list[Ints],
     moved: list[Ints],
+    words: int,
     extent: Ints,
     host: set[int],
     constant: set[int],
-    lists: _Lists,
-) -> tuple[dict[int, Cells], list[Ints]]:
-    """Execute in written order: the cells of each object as they are left, and the list of each operand."""
-    where = [places(b) for b in streams]
-    rows = [np.searchsorted(b.word, np.arange(len(w) + 1)).tolist() for b, w in zip(streams, source.words, strict=True)]
-    read, write = [b.read.tolist() for b in streams], [b.write.tolist() for b in streams]
-    things = [o.tolist() for o in objects]
-    numbers = [m.tolist() for m in moved]
-    writers = [np.zeros(len(b), np.int64) for b in streams]
-    cells: dict[int, Cells] = {}
-    for op in source.written:
-        if op not in word_of:
-            continue
-        tile, index = word_of[op]
-        me = numbers[tile][index]
-        own = range(rows[tile][index], rows[tile][index + 1])
-        for i in own:
-            thing = things[tile][i]
-            if thing in constant:
-                continue
-            if thing not in cells:
-                cells[thing] = np.full(int(extent[thing]), HOST if thing in host else NOBODY, np.int32)
-            if read[tile][i]:
-                seen = distinct(view(cells[thing], where[tile][i]))
-                far = tuple(sorted(_HOST_FAR if w == HOST else me - w for w in seen if w != NOBODY))
-                writers[tile][i] = lists.add(far)
-        for i in own:
-            if write[tile][i]:
-                view(cells[things[tile][i]], where[tile][i])[...] = me
-    return cells, writers
+    outputs: list[tuple[int, Place]],
+) -> tuple[_Lists, list[Ints], list[int]]:
+    """Execute the words in `order`, (tile, index): the list of each operand, and that of each output at the end.
+
+    Looking at the outputs is one more word, behind all others.
+    """
+    depth = max(2, *(b.counts.shape[1] for b in streams))
+
+    def wide(a: Ints, rest: int) -> Ints:
+        return np.pad(a, ((0, 0), (0, depth - a.shape[1])), constant_values=rest)
+
+    first = np.cumsum([0, *(len(m) for m in moved)])
+    number = np.concatenate([*moved, [words]])
+    last_counts, last_strides = np.ones((len(outputs), depth), np.int64), np.zeros((len(outputs), depth), np.int64)
+    for i, (_, (low, high, shape, strides)) in enumerate(outputs):
+        last_counts[i, 0], last_strides[i, 0] = high - low, 1
+        if shape is not None:
+            last_counts[i, :2], last_strides[i, 1] = shape[::-1], strides[0] // 4
+    rows_of = [np.searchsorted(b.word, np.arange(len(m) + 1)) for b, m in zip(streams, moved, strict=True)]
+    offset = np.cumsum([0, *(len(b) for b in streams)])
+    rows = np.concatenate([r[:-1] + o for r, o in zip(rows_of, offset, strict=False)])
+    rows = np.concatenate([rows, offset[-1:], offset[-1:] + len(outputs)])
+    thing = np.concatenate([*objects, [x for x, _ in outputs]]).astype(np.int64)
+    tile, index = np.array(order, np.int64).reshape(-1, 2).T
+    run = np.concatenate([first[tile] + index, first[-1:]])
+    position = np.zeros(len(number), np.int64)  # END is not executed and has no operands
+    position[run] = np.arange(len(run))
+    last = np.zeros(len(extent), np.int64)
+    np.maximum.at(last, thing, np.repeat(position, np.diff(rows)))
+    initial = np.full(len(extent), NOBODY, np.int32)
+    initial[list(host)] = HOST
+    skipped = np.zeros(len(extent), np.bool_)
+    skipped[list(constant)] = True
+    yes = np.ones(len(outputs), np.bool_)
+    ends, found = execute(
+        run,
+        rows,
+        thing,
+        np.concatenate([*(b.lo for b in streams), [p[0] for _, p in outputs]]).astype(np.int64),
+        np.concatenate([*(wide(b.counts, 1) for b in streams), last_counts]),
+        np.concatenate([*(wide(b.strides, 0) for b in streams), last_strides]),
+        np.concatenate([*(b.read for b in streams), yes]),
+        np.concatenate([*(b.write for b in streams), ~yes]),
+        number,
+        extent,
+        initial,
+        skipped,
+        last,
+        words + 1,
+    )
+    me = np.repeat(number[np.repeat(np.arange(len(number)), np.diff(rows))], np.diff(ends, prepend=0))
+    kept = found != NOBODY
+    count = np.diff(np.concatenate([[0], np.cumsum(kept)])[np.concatenate([[0], ends])])
+    far = np.where(found == HOST, _HOST_FAR, me - found)[kept]
+    operands = offset[-1]
+    lists, which = _Lists(), np.zeros(operands, np.int64)
+    start = np.concatenate([[0], np.cumsum(count)])
+    single = np.flatnonzero(count[:operands] == 1)
+    values, at, inverse = np.unique(far[start[single]], return_index=True, return_inverse=True)
+    new = list(zip(single[at].tolist(), [(v,) for v in values.tolist()], strict=True))
+    several = np.flatnonzero(count[:operands] > 1).tolist()
+    new += [(i, tuple(sorted(far[start[i] : start[i + 1]].tolist()))) for i in several]
+    for i, one in sorted(new):  # numbered in order of appearance
+        which[i] = lists.add(one)
+    which[single] = which[single[at]][inverse]
+    left = [
+        lists.add(tuple(found[a:z][kept[a:z]].tolist()))
+        for a, z in zip(np.concatenate([[0], ends])[operands:-1].tolist(), ends[operands:].tolist(), strict=True)
+    ]
+    return lists, np.split(which, offset[1:-1]), left
 
 
 def meaning(program: Program, entry: str) -> Meaning:

@@ -11,14 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-from xdsl.ir import SSAValue
 
 from ...errors import DpuError
 from ...ir.arch import Arch
 from ...ir.graph import btc
 from ...ir.isa import DmaFormat, Format, Function, Op2, Reduce
 from ...ir.qgraph import QAttentionOp
-from ...ir.tile import DramOp
+from ...ir.tile_program import Buf, Dram
 from ..tiling import Unit, cdiv, row_blocks
 from .context import Block, Lowering, all_units, at, pitch
 from .emitter import Col, Emitter, Factors, Red, Row, View
@@ -43,9 +42,9 @@ class Keys:
 
     lo: int
     n: int
-    k: SSAValue
-    v: SSAValue
-    colsum: SSAValue  # 128 * column sum of V times its scale
+    k: Buf
+    v: Buf
+    colsum: Buf  # 128 * column sum of V times its scale
 
 
 @dataclass(frozen=True)
@@ -53,8 +52,8 @@ class Scores:
     """Scores of one block of queries with one block of keys."""
 
     keys: Keys
-    acc: SSAValue
-    maximum: SSAValue
+    acc: Buf
+    maximum: Buf
 
 
 @dataclass
@@ -62,8 +61,19 @@ class Head:
     """What one head's blocks share."""
 
     index: int
-    scales: SSAValue  # v_scale, then mu
-    resident: list[Keys] | None
+    v_scale: Col
+    mu: Col
+    resident: list[Keys] | None = None
+    queries: Queries | None = None  # all of the unit's, where they fit
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What a block of queries has after some blocks of keys: the first block's scores, output and divisor so far."""
+
+    first: Scores
+    o: Buf
+    total: Buf
 
 
 @dataclass
@@ -72,8 +82,9 @@ class Queries:
 
     lo: int
     rows: int
-    q: SSAValue
-    c: SSAValue
+    q: Buf
+    c: Buf
+    at: int = 0  # the block's first row in `q` and `c`
 
 
 class AttentionLowering:
@@ -125,7 +136,7 @@ class AttentionLowering:
         v_scale = op.v_scale
         self.v_scale = low.pool.add(f"{low.source}.v_scale", "f32", (1, 1, n), lambda: low.pool.param(v_scale))
         self.k_scale = [float(x) for x in op.k_scale.get_values()]
-        self.mask: DramOp | None = None
+        self.mask: Dram | None = None
         if op.causal is not None:
             self.mask = low.pool.add(
                 f"{low.source}.mask", "f16", (1, t, t), lambda: np.triu(np.full((t, t), MASKED, np.float16), 1)
@@ -138,32 +149,41 @@ class AttentionLowering:
 
     def blocks(self, unit: Unit) -> Iterator[Block]:
         """One block a head: the prologue loads what the head shares, the main part does its queries."""
-        ones: SSAValue | None = None
-        amax: SSAValue | None = None
+        ones: Buf | None = None
+        amax: Buf | None = None
         queries = row_blocks(unit, self.rows)
+        rows = unit.hi - unit.lo
+        scales: Buf | None = None
+        shared = 2 * self.shape[2] <= self.arch.words["param"] // 8
         for h in range(self.heads):
             pro, main = self.low.emitter(), self.low.emitter()
             if ones is None:
                 ones = pro.alloc("act", self.kt)
                 pro.load(ones, None, self.kt * self.arch.rows, fmt=DmaFormat.FILL, fill=1)
-                amax = pro.alloc("param", unit.hi - unit.lo) if self.row_max is not None else None
-            head = self._head(pro, unit, h)
+                amax = pro.alloc("param", rows) if self.row_max is not None else None
+            first, count = (0, self.heads) if shared else (h, 1)
+            if scales is None or not shared:
+                scales = self._load_scales(pro, unit, first, count)
+            v_at = (h - first) * self.d
+            head = Head(h, Col(scales, v_at), Col(scales, count * self.d + v_at))
             if self.is_resident:
                 head.resident = [self._load_keys(pro, main, unit, head, ones, k, n) for k, n in self.key_blocks]
+            if rows * self.ht <= self.arch.words["act"] // 16:
+                head.queries = self._load_queries(pro, unit, head, unit.lo, unit.hi)
             self._attend(main, unit, head, ones, queries, amax)
             if h == self.heads - 1 and self.row_max is not None and amax is not None:
-                size = 4 * (unit.hi - unit.lo)
-                main.store(self.row_max, amax, size, offset=at(self.row_max, unit.b, 0, unit.lo))
+                main.store(self.row_max, amax, 4 * rows, offset=at(self.row_max, unit.b, 0, unit.lo))
             yield pro, main
 
-    def _head(self, e: Emitter, unit: Unit, h: int) -> Head:
-        mu = self.low.tensors[self.op.mu]
-        scales = e.alloc("param", 2 * self.d)
-        e.load(scales, self.v_scale, 4 * self.d, offset=at(self.v_scale, 0, 0, h * self.d))
-        e.load(scales, mu, 4 * self.d, sram=self.d, offset=at(mu, unit.b, 0, h * self.d))
-        return Head(h, scales, None)
+    def _load_scales(self, e: Emitter, unit: Unit, first: int, count: int) -> Buf:
+        """v_scale, then mu, of `count` heads."""
+        mu, n = self.low.tensors[self.op.mu], count * self.d
+        scales = e.alloc("param", 2 * n)
+        e.load(scales, self.v_scale, 4 * n, offset=at(self.v_scale, 0, 0, first * self.d))
+        e.load(scales, mu, 4 * n, sram=n, offset=at(mu, unit.b, 0, first * self.d))
+        return scales
 
-    def _load_keys(self, e: Emitter, main: Emitter, unit: Unit, head: Head, ones: SSAValue, k0: int, n: int) -> Keys:
+    def _load_keys(self, e: Emitter, main: Emitter, unit: Unit, head: Head, ones: Buf, k0: int, n: int) -> Keys:
         """K transposed and V into WGT by `e`; the column sums of V, which need the array, by `main`."""
         c, r, ht = self.arch.cols, self.arch.rows, self.ht
         kt = cdiv(n, c)
@@ -196,41 +216,57 @@ class AttentionLowering:
             acc = main.alloc("acc", ht)
             main.mm(ones, v, acc, rows=(1, 1), row_stride=(0, 0), nc=kt, nn=ht, wn=kt * r, an=1)
             a, d = View(acc, Format.I32, 1, 1), View(colsum, Format.F32, ht * c, c)
-            main.vec(a, d, 1, ht, self.tail, a1=128.0, a2=Col(head.scales))
+            main.vec(a, d, 1, ht, self.tail, a1=128.0, a2=head.v_scale)
         return Keys(k0, n, k, v, colsum)
 
     def _attend(
-        self, e: Emitter, unit: Unit, head: Head, ones: SSAValue, queries: list[tuple[int, int]], amax: SSAValue | None
+        self, e: Emitter, unit: Unit, head: Head, ones: Buf, queries: list[tuple[int, int]], amax: Buf | None
     ) -> None:
         """All blocks of queries against all blocks of keys, scores one block ahead."""
-        items = [(q, k) for q in range(len(queries)) for k in range(len(self.key_blocks))]
-        loaded: dict[int, Queries] = {}
+        last = len(self.key_blocks) - 1
+        items = [(q, k) for q in range(len(queries)) for k in range(last + 1)]
+        if head.resident is None and self._sums_fit(unit):
+            items.sort(key=lambda item: item[1])  # keys pass once, the sums of all queries wait in VBUF
+        blocks: dict[int, Queries] = {}
+        keys: dict[int, Keys] = {}
 
         def scores(item: tuple[int, int]) -> Scores:
             q, k = item
-            if q not in loaded:
-                loaded[q] = self._load_queries(e, unit, head, *queries[q])
-            keys = head.resident[k] if head.resident else self._load_keys(e, e, unit, head, ones, *self.key_blocks[k])
-            return self._scores(e, loaded[q], keys)
+            if q not in blocks:
+                lo, hi = queries[q]
+                every = head.queries
+                if every is not None:
+                    blocks[q] = replace(every, lo=lo, rows=hi - lo, at=lo - every.lo)
+                else:
+                    blocks[q] = self._load_queries(e, unit, head, lo, hi)
+            if head.resident is not None:
+                return self._scores(e, blocks[q], head.resident[k])
+            if k not in keys:
+                keys.clear()
+                keys[k] = self._load_keys(e, e, unit, head, ones, *self.key_blocks[k])
+            return self._scores(e, blocks[q], keys[k])
 
         ahead = scores(items[0])
-        first: Scores | None = None
-        o = total = ahead.maximum
+        sums: dict[int, Sums] = {}
         for i, (q, k) in enumerate(items):
             now = ahead
             if i + 1 < len(items):
                 ahead = scores(items[i + 1])
-            block = loaded[q]
-            product, sums = self._weigh(e, unit, block, now)
+            block = blocks[q]
+            product, total = self._weigh(e, unit, block, now)
             if k == 0:
-                first, total = now, sums
-                o = product if len(self.key_blocks) == 1 else self._start(e, block, head, now, product)
+                o = product if last == 0 else self._start(e, block, head, now, product)
+                sums[q] = Sums(now, o, total)
             else:
-                assert first is not None
-                self._add(e, block, head, first, now, product, sums, o, total)
-            if k == len(self.key_blocks) - 1:
-                self._finish(e, unit, block, head, now, o, total, amax)
-                del loaded[q]
+                self._add(e, block, head, now, product, total, sums[q])
+            if k == last:
+                self._finish(e, unit, block, head, now, sums.pop(q), amax)
+                del blocks[q]
+
+    def _sums_fit(self, unit: Unit) -> bool:
+        """Whether what all queries of a unit need between two blocks of keys fits beside the block at work."""
+        rows, w = unit.hi - unit.lo, self.arch.words
+        return rows * self.ht * 2 <= w["vbuf"] // 2 and rows * self.ht <= w["act"] // 4 and rows * 3 <= w["param"] // 4
 
     def _load_queries(self, e: Emitter, unit: Unit, head: Head, lo: int, hi: int) -> Queries:
         rows, ht = hi - lo, self.ht
@@ -255,12 +291,13 @@ class AttentionLowering:
             nn=kt,
             wn=self.ht * self.arch.rows,
             an=rows,
+            act_at=block.at * self.ht,
             rowmax=maximum,
             valid=keys.n,
         )
         return Scores(keys, acc, maximum)
 
-    def _weigh(self, e: Emitter, unit: Unit, block: Queries, s: Scores) -> tuple[SSAValue, SSAValue]:
+    def _weigh(self, e: Emitter, unit: Unit, block: Queries, s: Scores) -> tuple[Buf, Buf]:
         """Probabilities of a block and their product with V: ACC [planes][ht][rows] and the row sums."""
         rows, ht, r = block.rows, self.ht, self.arch.rows
         kt = cdiv(s.keys.n, self.arch.cols)
@@ -270,7 +307,7 @@ class AttentionLowering:
         top = 16319.0 if self.wide else 255.0
         a, tail, red = View(s.acc, Format.I32, 1, rows), self.low.tail(s.keys.n), Red(Reduce.SUM, sums)
         if self.mask is None:
-            factors: Factors = {"a1": Row(block.c), "r": top}
+            factors: Factors = {"a1": Row(block.c, block.at), "r": top}
             e.vec(a, d, rows, kt, tail, sub=Row(s.maximum), func=Function.EXP2, red=red, **factors)
         else:
             z, negative = self._masked(e, block, a, kt, tail, self.mask)
@@ -292,9 +329,7 @@ class AttentionLowering:
             )
         return acc, sums
 
-    def _masked(
-        self, e: Emitter, block: Queries, scores: View, kt: int, tail: int, mask: DramOp
-    ) -> tuple[View, SSAValue]:
+    def _masked(self, e: Emitter, block: Queries, scores: View, kt: int, tail: int, mask: Dram) -> tuple[View, Buf]:
         """Scaled scores plus the mask, float32 in VBUF, and the negative of each row's maximum."""
         rows = block.rows
         m, z = e.alloc("vbuf", rows * kt), View(e.alloc("vbuf", 2 * rows * kt), Format.F32, 2 * kt, 2)
@@ -306,7 +341,7 @@ class AttentionLowering:
             rows,
             kt,
             tail,
-            a1=Row(block.c),
+            a1=Row(block.c, block.at),
             op2=Op2.ADD,
             b=View(m, Format.F16, kt, 1),
             red=Red(Reduce.MAX, maximum),
@@ -314,7 +349,7 @@ class AttentionLowering:
         e.vector(maximum, maximum, rows, a1=-1.0)
         return z, maximum
 
-    def _operand(self, e: Emitter, block: Queries, acc: SSAValue) -> View:
+    def _operand(self, e: Emitter, block: Queries, acc: Buf) -> View:
         """The product as a vector operand: int32, or for 15 bits the two planes combined in float32."""
         rows, ht = block.rows, self.ht
         a = View(acc, Format.I32, 1, rows)
@@ -325,9 +360,9 @@ class AttentionLowering:
         return x
 
     def _affine(self, head: Head, keys: Keys) -> Factors:
-        return {"a1": Col(head.scales)} if self.wide else {"a1": Col(head.scales), "b1": Col(keys.colsum)}
+        return {"a1": head.v_scale} if self.wide else {"a1": head.v_scale, "b1": Col(keys.colsum)}
 
-    def _start(self, e: Emitter, block: Queries, head: Head, s: Scores, acc: SSAValue) -> SSAValue:
+    def _start(self, e: Emitter, block: Queries, head: Head, s: Scores, acc: Buf) -> Buf:
         """The first block's output, float32 in VBUF."""
         o = e.alloc("vbuf", block.rows * self.ht * 2)
         a = self._operand(e, block, acc)
@@ -339,12 +374,10 @@ class AttentionLowering:
         e: Emitter,
         block: Queries,
         head: Head,
-        first: Scores,
         s: Scores,
-        acc: SSAValue,
-        sums: SSAValue,
-        o: SSAValue,
-        total: SSAValue,
+        acc: Buf,
+        divisors: Buf,
+        sums: Sums,
     ) -> None:
         """A later block, weighted by 2^(its maximum - the first block's)."""
         rows = block.rows
@@ -353,18 +386,18 @@ class AttentionLowering:
             View(s.maximum, Format.I32, 1, 1),
             View(w, Format.F32, 1, 1),
             rows,
-            sub=Row(first.maximum),
-            a1=Row(block.c),
+            sub=Row(sums.first.maximum),
+            a1=Row(block.c, block.at),
             a2=-1.0,
             op2=Op2.MAX,
             b=CLAMP,
         )
         e.vector(w, w, rows, a1=-1.0, func=Function.EXP2)
-        view = View(o, Format.F32, 2 * self.ht, 2)
+        view = View(sums.o, Format.F32, 2 * self.ht, 2)
         a = self._operand(e, block, acc)
         affine: Factors = {**self._affine(head, s.keys), "a2": Row(w)}
         e.vec(a, view, rows, self.ht, self.tail, op2=Op2.ADD, b=view, **affine)
-        e.vector(sums, total, rows, a1=Row(w), b1=Row(total))
+        e.vector(divisors, sums.total, rows, a1=Row(w), b1=Row(sums.total))
 
     def _finish(
         self,
@@ -373,25 +406,24 @@ class AttentionLowering:
         block: Queries,
         head: Head,
         s: Scores,
-        o: SSAValue,
-        total: SSAValue,
-        amax: SSAValue | None,
+        sums: Sums,
+        amax: Buf | None,
     ) -> None:
         """Divide by the sum of probabilities, add the mean of V, store."""
         rows, ht = block.rows, self.ht
         rl = e.alloc("param", rows)
-        e.vector(total, rl, rows, func=Function.RECIP, op2=Op2.MUL, b=divisor(self.wide))
+        e.vector(sums.total, rl, rows, func=Function.RECIP, op2=Op2.MUL, b=divisor(self.wide))
         d = View(e.alloc("vbuf", rows * ht), Format.F16, ht, 1)
         red: Red | None = None
         if amax is not None:
             red = Red(Reduce.ABSMAX, amax, block.lo - unit.lo, accumulate=head.index > 0)
-        mu = Col(head.scales, self.d)
+        mu = head.mu
         if len(self.key_blocks) == 1:
-            a = self._operand(e, block, o)
+            a = self._operand(e, block, sums.o)
             affine: Factors = {**self._affine(head, s.keys), "a2": Row(rl), "b2": mu}
             e.vec(a, d, rows, ht, self.tail, red=red, **affine)
         else:
-            e.vec(View(o, Format.F32, 2 * ht, 2), d, rows, ht, self.tail, a1=Row(rl), b1=mu, red=red)
+            e.vec(View(sums.o, Format.F32, 2 * ht, 2), d, rows, ht, self.tail, a1=Row(rl), b1=mu, red=red)
         offset = at(self.out, unit.b, block.lo, head.index * self.d)
         e.store(self.out, d.buf, 2 * self.d, (rows,), (pitch(self.out),), (ht,), offset=offset)
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from xdsl.ir import SSAValue
 
 from ...ir.graph import ParamOp, shape_of
-from ...ir.tile import DramOp
+from ...ir.tile_program import Dram
 from ..weights import F32, Fixed, fixed
 
 Bytes = npt.NDArray[np.uint8]
@@ -29,11 +29,11 @@ Fetch = Callable[[str, tuple[str, ...]], npt.NDArray[Any]]
 
 @dataclass
 class ConstantPool:
-    """Constant tensors by name, with the function that makes their bytes (in the layout of their `tile.dram`)."""
+    """Constant tensors by name, with the function that makes their bytes (in the layout of their tensor)."""
 
     fetch: Fetch
     makers: dict[str, Maker] = field(default_factory=dict)
-    drams: dict[str, DramOp] = field(default_factory=dict)
+    drams: dict[str, Dram] = field(default_factory=dict)
 
     def stored(self, value: SSAValue) -> npt.NDArray[Any]:
         """A parameter's values as stored, a view of the file where that is possible, in the shape of the SSA value."""
@@ -56,27 +56,27 @@ class ConstantPool:
         """A parameter's values in float32, shape of the SSA value."""
         return self.stored(value).astype(np.float32)
 
-    def add(self, name: str, dtype: str, shape: tuple[int, int, int], make: Callable[[], npt.NDArray[Any]]) -> DramOp:
+    def add(self, name: str, dtype: str, shape: tuple[int, int, int], make: Callable[[], npt.NDArray[Any]]) -> Dram:
         """The constant called `name`, made once; `make` gives an array of `shape` in that dtype."""
         if name not in self.drams:
-            dram = DramOp(name, dtype, shape, "const")
+            dram = Dram.of(name, dtype, shape, "const")
             self.drams[name] = dram
             self.makers[name] = lambda: [_rows(make(), dram)]
         return self.drams[name]
 
-    def raw(self, name: str, size: int, make: Maker) -> DramOp:
+    def raw(self, name: str, size: int, make: Maker) -> Dram:
         """A constant of plain bytes, such as packed weight tiles; `make` gives them in pieces."""
         if name not in self.drams:
-            self.drams[name] = DramOp(name, "i8", (1, 1, size), "const", row_bytes=size)
+            self.drams[name] = Dram(name, "i8", (1, 1, size), "const", size)
             self.makers[name] = make
         return self.drams[name]
 
 
-def _rows(array: npt.NDArray[Any], dram: DramOp) -> Bytes:
+def _rows(array: npt.NDArray[Any], dram: Dram) -> Bytes:
     """Array of the tensor's shape as bytes with the tensor's row pitch."""
-    b, t, c = (int(x) for x in dram.shape.get_values())
+    b, t, c = dram.shape
     rows = np.ascontiguousarray(array).reshape(b * t, c).view(np.uint8)
-    out = np.zeros((b * t, dram.row_bytes.value.data), np.uint8)
+    out = np.zeros((b * t, dram.row_bytes), np.uint8)
     out[:, : rows.shape[1]] = rows
     return out.reshape(-1)
 

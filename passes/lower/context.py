@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import IntegerAttr
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
 from ...errors import DpuError
 from ...ir.arch import Arch
-from ...ir.tile import ITEM_BYTES, DramOp, SectionOp
+from ...ir.tile_program import ITEM_BYTES, Buf, Dram, Section
 from ..tiling import Unit, part_index, row_blocks, units
 from .constants import ConstantPool
 from .emitter import Emitter
 
 MOST_WORDS = 3_000_000
-"""Words of one tile in one entry: 320 MB. Lowering makes an object of each, so more would fill the memory."""
+"""Words of one tile in one entry: 190 MB. Lowering makes an object of each, so more would fill the memory."""
 
 Block = tuple[Emitter, Emitter]
 """One block of work: its prologue (may run under the previous block's main part) and its main part."""
@@ -25,21 +25,19 @@ Block = tuple[Emitter, Emitter]
 Template = Callable[[Unit], Iterable[Block]]
 
 
-def tensor_shape(dram: DramOp) -> tuple[int, int, int]:
+def tensor_shape(dram: Dram) -> tuple[int, int, int]:
     """(samples, tokens, channels) of a DRAM tensor."""
-    b, t, c = (int(x) for x in dram.shape.get_values())
-    return b, t, c
+    return dram.shape
 
 
-def at(dram: DramOp, b: int = 0, t: int = 0, c: int = 0) -> int:
+def at(dram: Dram, b: int = 0, t: int = 0, c: int = 0) -> int:
     """Byte offset of element (b, t, c) from the tensor's start."""
-    _, tokens, _ = tensor_shape(dram)
-    return (b * tokens + t) * dram.row_bytes.value.data + c * ITEM_BYTES[dram.dtype.data]
+    return (b * dram.shape[1] + t) * dram.row_bytes + c * ITEM_BYTES[dram.dtype]
 
 
-def pitch(dram: DramOp) -> int:
+def pitch(dram: Dram) -> int:
     """Bytes from one token to the next."""
-    return dram.row_bytes.value.data
+    return dram.row_bytes
 
 
 def exponent(attribute: IntegerAttr[Any] | None) -> int:
@@ -53,10 +51,10 @@ class Lowering:
 
     arch: Arch
     pool: ConstantPool
-    tensors: dict[SSAValue, DramOp] = field(default_factory=dict)
-    declared: list[DramOp] = field(default_factory=list)
-    body: list[Operation] = field(default_factory=list)
-    tables: list[dict[str, SSAValue]] = field(default_factory=list)  # gate table buffers of each tile
+    tensors: dict[SSAValue, Dram] = field(default_factory=dict)
+    declared: list[Dram] = field(default_factory=list)
+    body: list[Section] = field(default_factory=list)
+    tables: list[dict[str, Buf]] = field(default_factory=list)  # gate table buffers of each tile
     tag: int = 0
     source: str = ""
     words: int = 0  # estimate of what the fullest tile has so far
@@ -98,29 +96,29 @@ class Lowering:
         """Valid columns of the last column tile."""
         return (channels - 1) % self.arch.cols + 1
 
-    def declare(self, name: str, dtype: str, shape: tuple[int, int, int], kind: str = "work") -> DramOp:
+    def declare(self, name: str, dtype: str, shape: tuple[int, int, int], kind: str = "work") -> Dram:
         """A new DRAM tensor."""
-        dram = DramOp(name, dtype, shape, kind)
+        dram = Dram.of(name, dtype, shape, kind)
         self.declared.append(dram)
         return dram
 
-    def result(self, value: SSAValue, dtype: str, shape: tuple[int, int, int], suffix: str = "") -> DramOp:
+    def result(self, value: SSAValue, dtype: str, shape: tuple[int, int, int], suffix: str = "") -> Dram:
         """The DRAM tensor of an operation's result; entries' outputs were declared before."""
         if value not in self.tensors:
             self.tensors[value] = self.declare(f"{self.source}{suffix}", dtype, shape)
         return self.tensors[value]
 
-    def operand(self, value: SSAValue, dtype: str = "f16") -> DramOp:
+    def operand(self, value: SSAValue, dtype: str = "f16") -> Dram:
         """The DRAM tensor of an operand that is read as `dtype`.
 
         Raises:
             DpuError: it is stored as something else.
         """
         dram = self.tensors[value]
-        if dram.dtype.data != dtype:
+        if dram.dtype != dtype:
             raise DpuError(
                 self.source,
-                f"reads '{dram.sym_name.data}' as {dtype}, but it is stored as {dram.dtype.data}",
+                f"reads '{dram.name}' as {dtype}, but it is stored as {dram.dtype}",
                 why="a one-token tensor that is returned or added to an image is float32, other operands are float16",
                 hint="compute it twice, or keep one of its readers on the host",
                 code="E228",
@@ -145,8 +143,7 @@ class Lowering:
                         ops = block[index].ops
                         if ops:
                             number = step_base * 1000 + step
-                            self.body.append(SectionOp(u.tile, self.tag, u.stream, number, phase, self.source))
-                            self.body.extend(ops)
+                            self.body.append(Section(u.tile, self.tag, u.stream, number, phase, self.source, ops))
                 iterators = alive
                 step += 1
 

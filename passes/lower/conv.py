@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from xdsl.ir import SSAValue
 
 from ...ir.arch import Arch
 from ...ir.graph import btc, conv_out_size, ints, shape_of
 from ...ir.isa import Format, Op2, Reduce
 from ...ir.qgraph import QConvOp
-from ...ir.tile import DramOp
+from ...ir.tile_program import Buf, Dram
 from ..tiling import Blocks, Rect, Unit, conv_blocks, part_index, rectangles
 from ..weights import (
     F32,
@@ -125,7 +124,7 @@ def _cuts(widths: list[int]) -> Iterator[tuple[int, int]]:
 class _Input:
     """A source's pixels in ACT: [rows][columns][channel tiles]."""
 
-    buf: SSAValue
+    buf: Buf
     columns: int
     tiles: int
 
@@ -148,7 +147,7 @@ class ConvLowering:
         self._sums: dict[Phase, npt.NDArray[np.int64]] = {}
         self._constants()
         self.out = low.result(op.y, "f16", btc(op.y, "y"))
-        self.stats: DramOp | None = None
+        self.stats: Dram | None = None
         if op.stats is not None:
             self.stats = low.result(op.stats, "f32", (self.samples, len(self.parts[0]), 2 * self.n), ".stats")
 
@@ -164,8 +163,8 @@ class ConvLowering:
     def _constants(self) -> None:
         op, pool, low = self.op, self.low.pool, self.low
         taps = self.plan.kernel[0] * self.plan.kernel[1]
-        self.weights: dict[tuple[Phase, int], DramOp] = {}
-        self.vectors: dict[Phase, DramOp] = {}
+        self.weights: dict[tuple[Phase, int], Dram] = {}
+        self.vectors: dict[Phase, Dram] = {}
         for phase in self.plan.phases:
             for i, width in enumerate(self.widths):
 
@@ -284,7 +283,7 @@ class ConvLowering:
             offset = at(self.stats, unit.b, part, t0 * c)
             e.store(self.stats, red.buf, 4 * valid, (2,), (4 * self.n,), (g * c,), offset=offset)
 
-    def _product(self, e: Emitter, rect: Rect, phase: Phase, t0: int, g: int, inputs: list[_Input]) -> SSAValue:
+    def _product(self, e: Emitter, rect: Rect, phase: Phase, t0: int, g: int, inputs: list[_Input]) -> Buf:
         """ACC [g][pixels]: every source, in chunks of channel tiles if its panel is large."""
         p, tile = self.plan, self.arch.rows * self.arch.cols
         kh, kw = p.kernel

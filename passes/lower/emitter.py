@@ -1,13 +1,11 @@
-"""Writes tile operations: friendly arguments in, `tile.alloc/load/store/mm/vec` out. No decisions are made here."""
+"""Writes instructions: friendly arguments in, buffers and instructions of a section out. No decisions are made here."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypedDict, cast
+from typing import Any, TypedDict
 
 import numpy as np
-from xdsl.ir import Operation, SSAValue
 
 from ...ir.arch import Arch
 from ...ir.isa import (
@@ -20,12 +18,13 @@ from ...ir.isa import (
     Function,
     MmMode,
     Op2,
+    Opcode,
     Operand,
     Reduce,
     RowMax,
     pack,
 )
-from ...ir.tile import AllocOp, BufferType, DramOp, Instruction, LoadOp, MmOp, StoreOp, VecOp
+from ...ir.tile_program import Buf, Dram, Instr
 
 _SPACE = {"act": Buffer.ACT, "wgt": Buffer.WGT, "acc": Buffer.ACC, "vbuf": Buffer.VBUF, "param": Buffer.PARAM}
 
@@ -34,7 +33,7 @@ _SPACE = {"act": Buffer.ACT, "wgt": Buffer.WGT, "acc": Buffer.ACC, "vbuf": Buffe
 class View:
     """An operand of a vector pass: element (row i, column tile t) starts at word `at + i * rs + t * ts` of `buf`."""
 
-    buf: SSAValue
+    buf: Buf
     fmt: Format
     rs: int
     ts: int
@@ -45,7 +44,7 @@ class View:
 class Row:
     """A factor for each row: PARAM[at + i]."""
 
-    buf: SSAValue
+    buf: Buf
     at: int = 0
 
 
@@ -53,7 +52,7 @@ class Row:
 class Col:
     """A factor for each column: PARAM[at + t * C + j]."""
 
-    buf: SSAValue
+    buf: Buf
     at: int = 0
 
 
@@ -62,7 +61,7 @@ class Red:
     """A reduction into PARAM."""
 
     kind: Reduce
-    buf: SSAValue
+    buf: Buf
     at: int = 0
     columns: bool = False
     accumulate: bool = False
@@ -82,33 +81,28 @@ class Factors(TypedDict, total=False):
     r: Factor
 
 
-def space_of(buf: SSAValue) -> str:
-    """The scratchpad a buffer is in."""
-    return cast(BufferType, buf.type).space.data
-
-
 class Emitter:
     """Collects the operations of one section."""
 
     def __init__(self, arch: Arch) -> None:
         self.arch = arch
         self.c = arch.cols
-        self.ops: list[Operation] = []
+        self.ops: list[Buf | Instr] = []
 
-    def alloc(self, space: str, words: int) -> SSAValue:
+    def alloc(self, space: str, words: int) -> Buf:
         """A new buffer of `words` words."""
-        op = AllocOp(space, words)
-        self.ops.append(op)
-        return op.buffer
+        buffer = Buf(space, words)
+        self.ops.append(buffer)
+        return buffer
 
-    def add(self, kind: type[Instruction], operands: Mapping[str, SSAValue], fields: Mapping[str, Any]) -> None:
+    def add(self, opcode: Opcode, operands: dict[str, Buf | Dram], fields: dict[str, Any]) -> None:
         """Append one instruction."""
-        self.ops.append(kind(operands, fields))
+        self.ops.append(Instr(opcode, operands, fields))
 
     def load(
         self,
-        dst: SSAValue,
-        src: DramOp | None,
+        dst: Buf,
+        src: Dram | None,
         inner: int,
         n: tuple[int, ...] = (1,),
         dstride: tuple[int, ...] = (),
@@ -120,13 +114,13 @@ class Emitter:
         fmt: DmaFormat = DmaFormat.RAW,
         fill: int = 0,
     ) -> None:
-        operands = {"dst": dst} if src is None else {"dst": dst, "src": src.tensor}
-        self.add(LoadOp, operands, self._dma(inner, n, dstride, sstride, sram, offset, pad, fmt, fill))
+        operands: dict[str, Buf | Dram] = {"dst": dst} if src is None else {"dst": dst, "src": src}
+        self.add(Opcode.LOAD, operands, self._dma(inner, n, dstride, sstride, sram, offset, pad, fmt, fill))
 
     def store(
         self,
-        dst: DramOp,
-        src: SSAValue,
+        dst: Dram,
+        src: Buf,
         inner: int,
         n: tuple[int, ...] = (1,),
         dstride: tuple[int, ...] = (),
@@ -136,7 +130,7 @@ class Emitter:
         offset: int = 0,
     ) -> None:
         fields = self._dma(inner, n, dstride, sstride, sram, offset, (0, 0, 0, 0), DmaFormat.RAW, 0)
-        self.add(StoreOp, {"src": src, "dst": dst.tensor}, fields)
+        self.add(Opcode.STORE, {"src": src, "dst": dst}, fields)
 
     def _dma(
         self,
@@ -164,9 +158,9 @@ class Emitter:
 
     def mm(
         self,
-        act: SSAValue,
-        wgt: SSAValue,
-        acc: SSAValue,
+        act: Buf,
+        wgt: Buf,
+        acc: Buf,
         *,
         rows: tuple[int, int],
         row_stride: tuple[int, int],
@@ -180,16 +174,16 @@ class Emitter:
         wgt_at: int = 0,
         acc_at: int = 0,
         accumulate: bool = False,
-        rowmax: SSAValue | None = None,
+        rowmax: Buf | None = None,
         rowmax_at: int = 0,
         valid: int = 0,
     ) -> None:
         """`rows`, `row_stride`, `taps`, `tap_stride` are (y, x) pairs; `nc` reduction tiles lie side by side."""
-        operands = {"act": act, "wgt": wgt, "acc": acc}
+        operands: dict[str, Buf | Dram] = {"act": act, "wgt": wgt, "acc": acc}
         if rowmax is not None:
             operands["rowmax_at"] = rowmax
         self.add(
-            MmOp,
+            Opcode.MM,
             operands,
             {
                 "act": act_at,
@@ -228,7 +222,7 @@ class Emitter:
         a2: Factor = None,
         b2: Factor = None,
         func: Function = Function.NONE,
-        table: SSAValue | None = None,
+        table: Buf | None = None,
         op2: Op2 = Op2.NONE,
         b: View | float | None = None,
         r: Factor = None,
@@ -236,7 +230,7 @@ class Emitter:
         red: Red | None = None,
     ) -> None:
         """One vector pass over `rows` x `tiles` column tiles, `valid` columns of the last tile counting."""
-        operands: dict[str, SSAValue] = {}
+        operands: dict[str, Buf | Dram] = {}
         fields: dict[str, Any] = {"rows": rows, "tiles": tiles, "valid": valid}
         immediates: list[float] = []
 
@@ -245,7 +239,7 @@ class Emitter:
                 fields[f"{name}_src"] = pack(Buffer.NONE, Format.F32)
                 return
             operands[name] = v.buf
-            fields[f"{name}_src"] = pack(_SPACE[space_of(v.buf)], v.fmt)
+            fields[f"{name}_src"] = pack(_SPACE[v.buf.space], v.fmt)
             fields.update({name: v.at, f"{name}_rs": v.rs, f"{name}_ts": v.ts})
 
         def factor(name: str, f: Factor) -> Operand:
@@ -284,14 +278,14 @@ class Emitter:
             raise ValueError(f"three immediates in one vector pass: {immediates}")
         if immediates:
             fields["imm"] = (*immediates, 0.0)[:2]
-        self.add(VecOp, operands, fields)
+        self.add(Opcode.VEC, operands, fields)
 
     # -- vectors in PARAM: n rows of one column -------------------------------------------------------------------
 
-    def vector(self, a: SSAValue, d: SSAValue, n: int, *, at: int = 0, to: int = 0, **kwargs: Any) -> None:
+    def vector(self, a: Buf, d: Buf, n: int, *, at: int = 0, to: int = 0, **kwargs: Any) -> None:
         """A vector pass over float32 scalars PARAM `a[at + i]` into PARAM `d[to + i]`."""
         self.vec(View(a, Format.F32, 1, 1, at), View(d, Format.F32, 1, 1, to), n, **kwargs)
 
-    def scalars(self, buf: SSAValue, at: int = 0) -> View:
+    def scalars(self, buf: Buf, at: int = 0) -> View:
         """PARAM float32 scalars as a second operand of `vector`."""
         return View(buf, Format.F32, 1, 1, at)

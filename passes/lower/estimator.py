@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
-from xdsl.dialects.builtin import StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Operation
 
 from ...errors import DpuError
 from ...ir import cost
@@ -25,7 +24,7 @@ from ...ir.locations import where
 from ...ir.macs import macs
 from ...ir.naming import op_names
 from ...ir.signature import argument_names, result_names
-from ...ir.tile import BufferType, DramOp, Instruction, LoadOp
+from ...ir.tile_program import SPACES, Buf, Dram
 from ..tiling import Unit
 from .constants import ConstantPool
 from .context import MOST_WORDS, Lowering, Template
@@ -37,16 +36,8 @@ COUNTED = (Opcode.LOAD, Opcode.MM, Opcode.VEC, Opcode.STORE)
 Rows = dict[Opcode, list[Mapping[str, Any]]]
 
 
-@dataclass(frozen=True)
-class _Buffer:
-    """Stands for a buffer: all that an emitter asks of one is its scratchpad."""
-
-    type: BufferType
-
-
-_BUFFERS: dict[str, Any] = {
-    s: _Buffer(BufferType(StringAttr(s))) for s in ("act", "wgt", "acc", "vbuf", "param", "table")
-}
+_BUFFERS = {space: Buf(space, 0) for space in SPACES}
+"""Stand for all buffers: all that an emitter asks of one is its scratchpad."""
 
 
 class CountingEmitter(Emitter):
@@ -56,15 +47,13 @@ class CountingEmitter(Emitter):
         super().__init__(arch)
         self.rows = rows
 
-    def alloc(self, space: str, words: int) -> SSAValue:
-        buffer: SSAValue = _BUFFERS[space]
-        return buffer
+    def alloc(self, space: str, words: int) -> Buf:
+        return _BUFFERS[space]
 
-    def add(self, kind: type[Instruction], operands: Mapping[str, SSAValue], fields: Mapping[str, Any]) -> None:
-        source = operands.get("src")
-        owner = source.owner if source is not None and kind is LoadOp else None
-        shared = isinstance(owner, DramOp) and owner.kind.data == "const"
-        self.rows[kind.OPCODE].append({**fields, "shared": shared})
+    def add(self, opcode: Opcode, operands: dict[str, Buf | Dram], fields: dict[str, Any]) -> None:
+        source = operands.get("src") if opcode == Opcode.LOAD else None
+        fields["shared"] = isinstance(source, Dram) and source.kind == "const"
+        self.rows[opcode].append(fields)
 
 
 @dataclass

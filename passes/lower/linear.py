@@ -15,7 +15,7 @@ from ...ir.arch import Arch
 from ...ir.graph import btc, shape_of
 from ...ir.isa import Format, Function, Op2, Reduce
 from ...ir.qgraph import QLinearOp
-from ...ir.tile import DramOp
+from ...ir.tile_program import Buf, Dram
 from ..tiling import Blocks, Unit, linear_blocks, row_blocks
 from ..weights import F32, I8, Fixed, column_sums, pack_tiles, pad_rows, quantised, shifted_bias
 from .constants import PANEL, Bytes
@@ -74,7 +74,7 @@ class Piece:
 
     lo: int
     hi: int
-    buf: SSAValue
+    buf: Buf
 
     @property
     def rows(self) -> int:
@@ -91,7 +91,7 @@ class Panel:
     tail: int
 
 
-def _token(s: SSAValue | None) -> Factor:
+def _token(s: Buf | None) -> Factor:
     """The factor of each token's scale; static scales are in the column vectors."""
     return Row(s) if s is not None else None
 
@@ -160,8 +160,8 @@ class LinearLowering:
         op, pool, c = self.op, self.low.pool, self.arch.cols
         flags = [int(x) for x in op.has_bias.get_values()]
         biases, scales = iter(op.biases), iter(op.k_scales)
-        self.weights: list[DramOp] = []
-        self.vectors: list[DramOp] = []
+        self.weights: list[Dram] = []
+        self.vectors: list[Dram] = []
         for i, p in enumerate(self.plans):
             bias = next(biases) if flags[i] else None
             k_scale = next(scales) if p.kind == "q8_static" else None
@@ -198,7 +198,7 @@ class LinearLowering:
             self.weights.append(pool.raw(name, size, make_weight))
             count = 3 if k_scale is not None else 2
             self.vectors.append(pool.add(f"{name}.vectors", "f32", (1, count, p.halves * nt * c), make_vector))
-        self.norm: DramOp | None = None
+        self.norm: Dram | None = None
         if op.gamma is not None and op.beta is not None:
             gamma, beta = op.gamma, op.beta
             k = self.widths[0]
@@ -210,12 +210,12 @@ class LinearLowering:
         low, op = self.low, self.op
         b, t, _ = btc(op.x, "x")
         results = iter(op.results_)
-        self.outputs: list[DramOp] = []
-        self.companions: list[DramOp | None] = []
+        self.outputs: list[Dram] = []
+        self.companions: list[Dram | None] = []
         for i, p in enumerate(self.plans):
             dtype = {"f32": "f32", "q8_head": "i8", "q8_static": "i8"}.get(p.kind, "f16")
             self.outputs.append(low.result(next(results), dtype, (b, t, p.n), f".{i}"))
-            companion: DramOp | None = None
+            companion: Dram | None = None
             if p.kind == "q8_head":
                 assert op.heads is not None
                 companion = low.result(next(results), "f32", (b, op.heads.value.data, t), f".{i}.scale")
@@ -234,7 +234,7 @@ class LinearLowering:
 
     def blocks(self, unit: Unit) -> Iterator[Block]:
         """The unit's row blocks, each a prologue that fills ACT and a main part that empties it."""
-        norm: SSAValue | None = None
+        norm: Buf | None = None
         for lo, hi in row_blocks(unit, self.rows):
             pro, main = self.low.emitter(), self.low.emitter()
             if self.norm is not None and norm is None:
@@ -246,9 +246,7 @@ class LinearLowering:
                 self._section(main, i, p, unit, lo, hi, act, s)
             yield pro, main
 
-    def _prologue(
-        self, e: Emitter, unit: Unit, lo: int, hi: int, norm: SSAValue | None
-    ) -> tuple[SSAValue, SSAValue | None]:
+    def _prologue(self, e: Emitter, unit: Unit, lo: int, hi: int, norm: Buf | None) -> tuple[Buf, Buf | None]:
         """Quantised rows in ACT [rows][kt], and their scales in PARAM unless static. Few rows at a time are in VBUF."""
         rows, sub = hi - lo, self.plans[0].blocks.sub
         act = e.alloc("act", rows * self.kt)
@@ -275,7 +273,7 @@ class LinearLowering:
                 self._pass(e, p, d, **factors)
         return act, s
 
-    def _affine(self, e: Emitter, p: Piece, norm: SSAValue | None, stats: tuple[SSAValue, SSAValue] | None) -> Factors:
+    def _affine(self, e: Emitter, p: Piece, norm: Buf | None, stats: tuple[Buf, Buf] | None) -> Factors:
         """LayerNorm of a piece as the factors of a vector pass; without LayerNorm none."""
         if norm is None:
             return {}
@@ -293,7 +291,7 @@ class LinearLowering:
             t0 += tiles
         return p
 
-    def _stored_rows(self, e: Emitter, unit: Unit, lo: int, rows: int, act: SSAValue) -> None:
+    def _stored_rows(self, e: Emitter, unit: Unit, lo: int, rows: int, act: Buf) -> None:
         """Rows that are int8 in DRAM, every source, side by side in ACT."""
         t0 = 0
         for dram, k, tiles in zip(self.sources, self.widths, self.source_tiles, strict=True):
@@ -313,7 +311,7 @@ class LinearLowering:
             e.vec(src, dst, p.rows, tiles, self.low.tail(k), red=step, **factors)
             t0 += tiles
 
-    def _supplied_norm(self, e: Emitter, unit: Unit, lo: int, rows: int) -> tuple[SSAValue, SSAValue] | None:
+    def _supplied_norm(self, e: Emitter, unit: Unit, lo: int, rows: int) -> tuple[Buf, Buf] | None:
         """LayerNorm's `r[i]` and `nb[i]` of a block from the producer's row pair, if there is one."""
         if self.supplied is None:
             return None
@@ -323,7 +321,7 @@ class LinearLowering:
         e.load(stats, self.supplied, 4 * rows, (2,), (pitch(self.supplied),), (rows,), offset=offset)
         return norm_vectors(e, stats, stats, rows, rows, self.widths[0], self.op.eps.value.data)
 
-    def _norm_rows(self, e: Emitter, p: Piece) -> tuple[SSAValue, SSAValue]:
+    def _norm_rows(self, e: Emitter, p: Piece) -> tuple[Buf, Buf]:
         """LayerNorm's `r[i]` and `nb[i]` of a piece, from a pass of its own."""
         assert self.op.eps is not None
         pair = e.alloc("param", 2 * p.rows)
@@ -331,13 +329,13 @@ class LinearLowering:
         return norm_vectors(e, pair, pair, p.rows, p.rows, self.widths[0], self.op.eps.value.data)
 
     def _section(
-        self, e: Emitter, index: int, p: SectionPlan, unit: Unit, lo: int, hi: int, act: SSAValue, s: SSAValue | None
+        self, e: Emitter, index: int, p: SectionPlan, unit: Unit, lo: int, hi: int, act: Buf, s: Buf | None
     ) -> None:
         """All column panels of one section over rows [lo, hi)."""
         rows, c = hi - lo, self.arch.cols
         nt = self.low.tiles_of(p.n)
         step = p.blocks.panel // p.halves
-        row_stats: SSAValue | None = None
+        row_stats: Buf | None = None
         if p.stats in ("row_pair", "row_max"):
             row_stats = e.alloc("param", rows * (2 if p.stats == "row_pair" else 1))
         for t0 in range(0, nt, step):
@@ -363,7 +361,7 @@ class LinearLowering:
                 companion, row_stats, 4 * rows, n, (pitch(companion),), (rows,), offset=at(companion, unit.b, 0, lo)
             )
 
-    def _product(self, e: Emitter, index: int, p: SectionPlan, panel: Panel, rows: int, act: SSAValue) -> SSAValue:
+    def _product(self, e: Emitter, index: int, p: SectionPlan, panel: Panel, rows: int, act: Buf) -> Buf:
         """ACC [halves * g][rows] = ACT rows x weight panel, in chunks of the reduction if the panel is large."""
         c, r, kt, g = self.arch.cols, self.arch.rows, self.kt, panel.tiles
         nt = self.low.tiles_of(p.n)
@@ -403,10 +401,10 @@ class LinearLowering:
         unit: Unit,
         lo: int,
         rows: int,
-        acc: SSAValue,
-        s: SSAValue | None,
-        vectors: SSAValue,
-        row_stats: SSAValue | None,
+        acc: Buf,
+        s: Buf | None,
+        vectors: Buf,
+        row_stats: Buf | None,
     ) -> None:
         """Float epilogue: scales, bias, gate, residual or GEGLU product, statistics, store."""
         c, g, out = self.arch.cols, panel.tiles, self.outputs[index]
@@ -416,7 +414,7 @@ class LinearLowering:
         d = View(e.alloc("vbuf", rows * g * words), Format.F32 if wide else Format.F16, g * words, words)
         affine: Factors = {"a1": _token(s), "a2": Col(vectors), "b2": Col(vectors, bias)}
         a = View(acc, Format.I32, 1, rows)
-        column_at: SSAValue | None = None
+        column_at: Buf | None = None
         red: Red | None = None
         if row_stats is not None:
             kind = Reduce.SUM_SQ if p.stats == "row_pair" else Reduce.ABSMAX
@@ -462,9 +460,9 @@ class LinearLowering:
         unit: Unit,
         lo: int,
         rows: int,
-        acc: SSAValue,
-        s: SSAValue | None,
-        vectors: SSAValue,
+        acc: Buf,
+        s: Buf | None,
+        vectors: Buf,
     ) -> None:
         """Int8 with a static scale for each column."""
         c, g, out = self.arch.cols, panel.tiles, self.outputs[index]
@@ -485,9 +483,9 @@ class LinearLowering:
         unit: Unit,
         lo: int,
         rows: int,
-        acc: SSAValue,
-        s: SSAValue | None,
-        vectors: SSAValue,
+        acc: Buf,
+        s: Buf | None,
+        vectors: Buf,
     ) -> None:
         """Int8 with a scale for each token and head, from the float16-rounded value."""
         c, g, out, scales = self.arch.cols, panel.tiles, self.outputs[index], self.companions[index]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from xdsl.dialects.builtin import Float16Type, Float32Type, IntegerType, ModuleOp, TensorType
+from xdsl.dialects.builtin import Float16Type, Float32Type, IntegerType, LocationAttr, ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
+from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
 from ...errors import DpuError
 from ...ir.arch import Arch
@@ -26,7 +26,7 @@ from ...ir.qgraph import (
     QSiluOp,
 )
 from ...ir.signature import argument_names, result_names
-from ...ir.tile import DramOp, Instruction, ProgramOp, SectionOp
+from ...ir.tile_program import Dram, Instr, Section, TileProgram
 from .attention import AttentionLowering
 from .constants import ConstantPool, Fetch
 from .context import Lowering
@@ -44,7 +44,7 @@ class LoweredOp:
     name: str
     kind: str
     nodes: tuple[str, ...]
-    outputs: tuple[DramOp, ...]
+    outputs: tuple[Dram, ...]
 
 
 @dataclass
@@ -52,13 +52,14 @@ class LoweredEntry:
     """One entry: its tile program and what the container says about it."""
 
     name: str
-    program: ProgramOp
-    inputs: dict[str, DramOp]
-    outputs: dict[str, DramOp]
+    program: TileProgram
+    inputs: dict[str, Dram]
+    outputs: dict[str, Dram]
     part: str = "unet"
     ops: list[LoweredOp] = field(default_factory=list)
     qops: dict[int, Operation] = field(default_factory=dict)
-    written: tuple[Operation, ...] = ()  # the program before any pass moved a section
+    written: tuple[Section, ...] = ()  # the sections before any pass moved one
+    locations: dict[int, LocationAttr] = field(default_factory=dict)  # of each tag
 
 
 def element_name(t: Attribute) -> str:
@@ -83,8 +84,8 @@ def lower_entry(f: FuncOp, arch: Arch, pool: ConstantPool, state: set[str]) -> L
         DpuError: an operation has no lowering or does not fit the arch.
     """
     low = Lowering(arch, pool)
-    inputs: dict[str, DramOp] = {}
-    outputs: dict[str, DramOp] = {}
+    inputs: dict[str, Dram] = {}
+    outputs: dict[str, Dram] = {}
     for value in (*f.body.block.args, *(f.body.block.last_op.operands if f.body.block.last_op else ())):
         if not isinstance(value.type, TensorType) or len(shape_of(value)) != 3:
             raise DpuError(
@@ -116,29 +117,23 @@ def lower_entry(f: FuncOp, arch: Arch, pool: ConstantPool, state: set[str]) -> L
         low.source = names[op]
         before = len(low.body)
         lower_op(low, op)
-        low.words += sum(isinstance(new, Instruction) for new in low.body[before:]) // arch.tiles
-        location = op.location
-        for new in low.body[before:]:
-            if isinstance(new, Instruction | SectionOp):
-                new.location = fuse(location)
+        made = sum(isinstance(one, Instr) for section in low.body[before:] for one in section.ops)
+        low.words += made // arch.tiles
+        entry.locations[low.tag] = fuse(op.location)
         results = tuple(low.tensors[r] for r in op.results if r in low.tensors)
         entry.ops.append(LoweredOp(low.tag, low.source, op.name, nodes_of(op), results))
         entry.qops[low.tag] = op
-    block = Block()
-    used = {o.owner for op in low.body for o in op.operands}
-    for dram in pool.drams.values():
-        if dram.parent is None and dram in used:
-            block.add_op(dram)
-    block.add_ops([*low.declared, *low.body])
-    entry.written = tuple(block.ops)
-    entry.program = ProgramOp(f.sym_name.data, Region(block))
+    entry.written = tuple(low.body)
+    entry.program = TileProgram(f.sym_name.data, [], low.body)
+    used = {v for _, one in entry.program.instructions() for v in one.operands.values()}
+    entry.program.drams = [*(d for d in pool.drams.values() if d in used), *low.declared]
     return entry
 
 
 def lower_module(
     module: ModuleOp, arch: Arch, fetch: Fetch, part: str = "unet"
 ) -> list[tuple[LoweredEntry, ConstantPool]]:
-    """Replace the functions of a quantised module by tile programs, in place; `part` names the model they are of.
+    """Lower the functions of a quantised module, which stays as it is; `part` names the model they are of.
 
     Raises:
         DpuError: an operation has no lowering or does not fit the arch.
@@ -150,9 +145,6 @@ def lower_module(
         pool = ConstantPool(fetch)
         lowered.append((lower_entry(f, arch, pool, state), pool))
         lowered[-1][0].part = part
-    for f in functions:
-        f.detach()
-    module.body.block.add_ops([e.program for e, _ in lowered])
     return lowered
 
 
@@ -199,8 +191,7 @@ def _load_tables(low: Lowering, names: list[str]) -> None:
         for name in names:
             e.load(low.tables[tile][name], drams[name], TABLE_BYTES)
         if e.ops:
-            low.body.append(SectionOp(tile, 0, 0, 0, "prologue", low.source))
-            low.body.extend(e.ops)
+            low.body.append(Section(tile, 0, 0, 0, "prologue", low.source, e.ops))
 
 
 def _at_least(low: Lowering, op: Operation) -> int:

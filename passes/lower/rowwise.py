@@ -10,12 +10,11 @@ from dataclasses import dataclass, field
 from typing import cast
 
 import numpy as np
-from xdsl.ir import SSAValue
 
 from ...ir.graph import btc, shape_of
 from ...ir.isa import Format, Function, Reduce
 from ...ir.qgraph import QCentreOp, QGroupNormOp, QQuantiseOp, QSiluOp
-from ...ir.tile import DramOp
+from ...ir.tile_program import Buf, Dram
 from ..tiling import Unit, row_blocks
 from .context import Block, Lowering, all_units, at, grid, pitch
 from .emitter import Col, Emitter, Factors, Red, Row, View
@@ -29,17 +28,17 @@ class RowPass:
     """What happens to each row: sources, factors by name, function, output format."""
 
     low: Lowering
-    sources: list[DramOp]
-    out: DramOp
+    sources: list[Dram]
+    out: Dram
     factors: Factors = field(default_factory=Factors)
     silu: bool = False
-    row_max: DramOp | None = None
+    row_max: Dram | None = None
     offset: bool = False  # int8 in the offset format
 
     def blocks(self, e_first: Emitter, unit: Unit) -> Iterator[Block]:
         """Blocks of rows; `e_first` is the first block's prologue, already filled with what the factors need."""
         low, arch = self.low, self.low.arch
-        out_channels = [int(d.shape.get_values()[2]) for d in self.sources]
+        out_channels = [int(d.shape[2]) for d in self.sources]
         widest = max(low.tiles_of(k) for k in out_channels)
         rows = max(
             1, min(arch.words["vbuf"] // 8 // widest, arch.words["act"] // 8 // widest, arch.words["param"] // 32)
@@ -58,18 +57,18 @@ class RowPass:
             pro = low.emitter()
 
     def _source(
-        self, e: Emitter, unit: Unit, lo: int, rows: int, dram: DramOp, k: int, channel: int, amax: SSAValue | None
+        self, e: Emitter, unit: Unit, lo: int, rows: int, dram: Dram, k: int, channel: int, amax: Buf | None
     ) -> None:
         low = self.low
         tiles = low.tiles_of(k)
-        wide = dram.dtype.data == "f32"
+        wide = dram.dtype == "f32"
         words = 2 if wide else 1
         x = e.alloc("vbuf", rows * tiles * words)
         item = 4 if wide else 2
         offset = at(dram, unit.b, lo)
         e.load(x, dram, item * k, (rows,), (pitch(dram),), (tiles * words,), offset=offset)
         a = View(x, Format.F32 if wide else Format.F16, tiles * words, words)
-        if self.out.dtype.data == "i8":
+        if self.out.dtype == "i8":
             kind = Format.I8_OFFSET if self.offset else Format.I8
             d = View(e.alloc("act", rows * tiles), kind, tiles, 1)
         else:
@@ -79,7 +78,7 @@ class RowPass:
         func = Function.GATE_MUL if self.silu else Function.NONE
         table = low.tables[unit.tile]["sigmoid"] if self.silu else None
         e.vec(a, d, rows, tiles, low.tail(k), func=func, table=table, red=red, **shifted)
-        size = 1 if self.out.dtype.data == "i8" else 2
+        size = 1 if self.out.dtype == "i8" else 2
         offset = at(self.out, unit.b, lo, channel)
         e.store(self.out, d.buf, size * k, (rows,), (pitch(self.out),), (tiles,), offset=offset)
 
@@ -113,9 +112,9 @@ def lower_silu(low: Lowering, op: QSiluOp, work: bool = True) -> None:
         low.run(all_units(samples, tokens, low.arch), lambda u: rows.blocks(low.emitter(), u))
 
 
-def column_sums(low: Lowering, e: Emitter, stats: DramOp, b: int, channels: int, first: int) -> SSAValue:
+def column_sums(low: Lowering, e: Emitter, stats: Dram, b: int, channels: int, first: int) -> Buf:
     """Sum of a tensor's partials for each channel, in PARAM: `first` 0 for the sums, 1 for the sums of squares."""
-    parts = int(stats.shape.get_values()[1])
+    parts = int(stats.shape[1])
     tiles = low.tiles_of(channels)
     total = e.alloc("param", tiles * low.arch.cols)
     chunk = stat_chunk(tiles, low.arch.words["vbuf"])
@@ -171,7 +170,7 @@ def lower_group_norm(low: Lowering, op: QGroupNormOp, work: bool = True) -> None
     widths = [shape_of(op.x)[2]] + ([shape_of(op.x2)[2]] if op.x2 else [])
     gamma, beta, pool = op.gamma, op.beta, low.pool
     affine = pool.add(f"{low.source}.affine", "f32", (1, 2, c), lambda: np.stack([pool.param(gamma), pool.param(beta)]))
-    scratch: dict[tuple[int, int], tuple[DramOp, DramOp]] = {}
+    scratch: dict[tuple[int, int], tuple[Dram, Dram]] = {}
     groups = op.groups.value.data
     eps = float(np.float32(op.eps.value.data))
 
@@ -198,15 +197,15 @@ def _coefficients(
     low: Lowering,
     e: Emitter,
     u: Unit,
-    stats: list[DramOp],
+    stats: list[Dram],
     widths: list[int],
-    affine: DramOp,
-    sums: DramOp,
-    by_group: DramOp,
+    affine: Dram,
+    sums: Dram,
+    by_group: Dram,
     groups: int,
     eps: float,
     tokens: int,
-) -> SSAValue:
+) -> Buf:
     """`a[j]` then `b[j]` in PARAM. Two small DRAM round trips regroup channels: groups straddle sources and tiles."""
     c = sum(widths)
     channel = 0

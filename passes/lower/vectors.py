@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from xdsl.ir import SSAValue
 
 from ...ir.isa import Function, Op2
+from ...ir.tile_program import Buf
 from .emitter import Emitter, Row
 
 
-def norm_vectors(
-    e: Emitter, s: SSAValue, q: SSAValue, q_at: int, rows: int, count: int, eps: float
-) -> tuple[SSAValue, SSAValue]:
+def norm_vectors(e: Emitter, s: Buf, q: Buf, q_at: int, rows: int, count: int, eps: float) -> tuple[Buf, Buf]:
     """From sums `s[i]` and sums of squares `q[q_at + i]` over `count` elements: `r[i]` and `nb[i] = -mean * r`.
 
     m = s/n, nmm = -m*m, v = max(q/n + nmm, 0), r = rsqrt(v + eps), nb = -m*r.
@@ -26,7 +24,7 @@ def norm_vectors(
     return r, nb
 
 
-def token_scales(e: Emitter, amax: SSAValue, inv: SSAValue, s: SSAValue, rows: int, at: int = 0) -> None:
+def token_scales(e: Emitter, amax: Buf, inv: Buf, s: Buf, rows: int, at: int = 0) -> None:
     """From absolute maxima: `inv[i] = 127 * recip(amax)` that quantises and `s[i] = amax / 127` that undoes it."""
     e.vector(amax, inv, rows, at=at, to=at, func=Function.RECIP, op2=Op2.MUL, b=127.0)
     e.vector(amax, s, rows, at=at, to=at, a1=float(np.float32(1) / np.float32(127)))

@@ -82,7 +82,7 @@ class _EntryCheck:
                 self.left[tag] += count
         self.ops = {op.tag: op for op in lowered.ops}
         self.queue: deque[LoweredOp] = deque(lowered.ops)
-        self.results = {d.tensor: n for n, d in lowered.outputs.items()}
+        self.results = {d: n for n, d in lowered.outputs.items()}
         self.reads: Counter[SSAValue] = Counter()
         for qop in lowered.qops.values():
             self.reads.update(qop.operands)
@@ -113,7 +113,7 @@ class _EntryCheck:
         if tag not in self.shadows:
             places = self.check.emitted.places
             outputs = self.ops[tag].outputs if tag in self.ops else ()
-            self.shadows[tag] = [Shadow.of(d, places[d.tensor]) for d in outputs]
+            self.shadows[tag] = [Shadow.of(d, places[d]) for d in outputs]
         return self.shadows[tag]
 
     def _finish(self, op: LoweredOp) -> None:
@@ -127,8 +127,8 @@ class _EntryCheck:
         if not row.ok and self.check.first is None:
             self.check.first = Difference(row, expected, shadows, self._inputs(qop))
         for result, dram, shadow in zip(qop.results, op.outputs, shadows, strict=True):
-            if dram.tensor in self.results:
-                self.check.known[self.results[dram.tensor]] = shadow.values()
+            if dram in self.results:
+                self.check.known[self.results[dram]] = shadow.values()
             if self.reads[result]:
                 self.values[result] = shadow
         for v in qop.operands:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from numpy.lib.stride_tricks import as_strided
 
 from ...ir.container import Slot
-from ...ir.tile import DramOp
+from ...ir.tile_program import Dram
 
 Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
@@ -57,18 +57,11 @@ class Shadow:
     stores: list[Stored] = field(default_factory=list)
 
     @classmethod
-    def of(cls, dram: DramOp, place: tuple[int, int]) -> Shadow:
-        b, t, c = (int(x) for x in dram.shape.get_values())
-        size = b * t * dram.row_bytes.value.data
-        return cls(
-            dram.sym_name.data,
-            dram.dtype.data,
-            (b, t, c),
-            dram.row_bytes.value.data,
-            *place,
-            np.full(size, POISON, np.uint8),
-            np.zeros(size, np.bool_),
-        )
+    def of(cls, dram: Dram, place: tuple[int, int]) -> Shadow:
+        """The shadow of a tensor of the tile program that lies at `place` (base register, offset)."""
+        size = dram.shape[0] * dram.shape[1] * dram.row_bytes
+        data, written = np.full(size, POISON, np.uint8), np.zeros(size, np.bool_)
+        return cls(dram.name, dram.dtype, dram.shape, dram.row_bytes, *place, data, written)
 
     @classmethod
     def of_slot(cls, slot: Slot) -> Shadow:

@@ -10,6 +10,7 @@ from dpu.errors import DpuError
 from dpu.ir.arch import load_arch
 from dpu.ir.dialects import context, parse_module
 from dpu.ir.tile import ProgramOp
+from dpu.ir.tile_text import from_text
 from dpu.passes.plan_scratchpad import plan
 from dpu.passes.quantise import Quantise
 
@@ -222,7 +223,7 @@ def test_buffers_that_do_not_fit_together() -> None:
     (program,) = module.ops
     assert isinstance(program, ProgramOp)
     with pytest.raises(DpuError) as e:
-        plan(program, load_arch("dpu_tiny"))
+        plan(from_text(program), load_arch("dpu_tiny"))
     assert str(e.value) == (
         "error[E233]: /conv_in: a buffer of 300 words does not fit act of tile 0\n"
         "  why: 8000 of 8192 words are in use by the same and the overlapping block\n"

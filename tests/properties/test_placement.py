@@ -14,11 +14,11 @@ from dpu.codegen.memory import ALIGN, MemoryPlan, dram_bytes
 from dpu.errors import DpuError
 from dpu.ir.arch import Arch, load_arch
 from dpu.ir.container import Base
-from dpu.ir.tile import AllocOp, DramOp, LoadOp, ProgramOp, SectionOp, VecOp
+from dpu.ir.isa import Opcode
+from dpu.ir.tile_program import Buf, Dram, Instr, Section, TileProgram
 from dpu.passes.plan_scratchpad import plan
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from xdsl.ir import Block, Operation, Region, SSAValue
 
 from .harness import compile_net
 from .strategies import SEEDS
@@ -41,11 +41,11 @@ class Span:
         return together and self.lo < other.hi and other.lo < self.hi
 
 
-def lives(program: ProgramOp) -> dict[SSAValue, tuple[int, int]]:
-    """First and last operation of each value: an allocation counts, the declaration of a tensor does not."""
-    found: dict[SSAValue, tuple[int, int]] = {}
-    for number, op in enumerate(program.body.block.ops):
-        for value in (*op.operands, *(op.results if isinstance(op, AllocOp) else ())):
+def lives(program: TileProgram) -> dict[Buf | Dram, tuple[int, int]]:
+    """First and last operation of each value: naming a buffer counts, the declaration of a tensor does not."""
+    found: dict[Buf | Dram, tuple[int, int]] = {}
+    for number, op in enumerate(op for s in program.sections for op in s.ops):
+        for value in [op] if isinstance(op, Buf) else op.operands.values():
             found[value] = found.get(value, (number, number))[0], number
     return found
 
@@ -56,48 +56,44 @@ def check_disjoint(spans: list[Span]) -> None:
             assert not a.meets(b), (a, b)
 
 
-def check_tensors(program: ProgramOp, memory: MemoryPlan, places: dict[SSAValue, tuple[int, int]]) -> None:
+def check_tensors(program: TileProgram, memory: MemoryPlan, places: dict[Dram, tuple[int, int]]) -> None:
     alive = lives(program)
     spans: dict[int, list[Span]] = {}
-    for op in program.body.block.ops:
-        if isinstance(op, DramOp) and op.tensor in alive:
-            base, lo = places[op.tensor]
-            first, last = alive[op.tensor] if base == Base.WORK else (0, 1 << 30)
+    for dram in program.drams:
+        if dram in alive:
+            base, lo = places[dram]
+            first, last = alive[dram] if base == Base.WORK else (0, 1 << 30)
             assert lo % ALIGN == 0
-            assert lo + dram_bytes(op) <= memory.base_bytes[base]
-            spans.setdefault(base, []).append(Span(lo, lo + dram_bytes(op), first, last))
+            assert lo + dram_bytes(dram) <= memory.base_bytes[base]
+            spans.setdefault(base, []).append(Span(lo, lo + dram_bytes(dram), first, last))
     for one in spans.values():
         check_disjoint(one)
 
 
-def check_buffers(program: ProgramOp, arch: Arch) -> None:
+def check_buffers(program: TileProgram, arch: Arch) -> None:
     alive = lives(program)
     spans: dict[tuple[int, str], list[Span]] = {}
-    tile = 0
-    for op in program.body.block.ops:
-        if isinstance(op, SectionOp):
-            tile = op.tile.value.data
-        elif isinstance(op, AllocOp):
-            lo, size = op.at.value.data, op.words.value.data
-            assert lo >= 0
-            assert op.space == "table" or lo + size <= arch.words[op.space]
-            spans.setdefault((tile, op.space), []).append(Span(lo, lo + size, *alive[op.buffer]))
+    for section in program.sections:
+        for op in section.ops:
+            if isinstance(op, Buf):
+                assert op.at >= 0
+                assert op.space == "table" or op.at + op.words <= arch.words[op.space]
+                spans.setdefault((section.tile, op.space), []).append(Span(op.at, op.at + op.words, *alive[op]))
     for one in spans.values():
         check_disjoint(one)
 
 
-def random_tensors(rng: np.random.Generator, count: int) -> ProgramOp:
+def random_tensors(rng: np.random.Generator, count: int) -> TileProgram:
     """Tensors of random sizes, read at random places."""
     drams = [
-        DramOp(f"t{i}", "i8", (1, int(rng.integers(1, 40)), int(rng.integers(1, 300))), kind)
+        Dram.of(f"t{i}", "i8", (1, int(rng.integers(1, 40)), int(rng.integers(1, 300))), kind)
         for i, kind in enumerate(rng.choice(["work", "work", "work", "const", "io", "state"], count).tolist())
     ]
-    ops: list[Operation] = [*drams, SectionOp(0, 1, 0, 0, "main", "/op")]
-    buffer = AllocOp("act", 1)
-    ops.append(buffer)
+    buffer = Buf("act", 1)
+    ops: list[Buf | Instr] = [buffer]
     for i in rng.integers(0, count, 3 * count).tolist():
-        ops.append(LoadOp({"dst": buffer.buffer, "src": drams[i].tensor}, {"inner": 1, "n": (1, 1, 1)}))
-    return ProgramOp("f", Region(Block(ops)))
+        ops.append(Instr(Opcode.LOAD, {"dst": buffer, "src": drams[i]}, {"inner": 1, "n": (1, 1, 1)}))
+    return TileProgram("f", drams, [Section(0, 1, 0, 0, "main", "/op", ops)])
 
 
 @settings(max_examples=60)
@@ -107,7 +103,7 @@ def test_work_tensors_alive_together_do_not_overlap(count: int, seed: int) -> No
     memory = MemoryPlan()
     places = memory.plan(program)
     check_tensors(program, memory, places)
-    work = [op for op in program.body.block.ops if isinstance(op, DramOp) and op.kind.data == "work"]
+    work = [d for d in program.drams if d.kind == "work"]
     assert memory.base_bytes[Base.WORK] <= sum(map(dram_bytes, work))
 
 
@@ -120,29 +116,29 @@ def test_entries_share_what_has_a_name(seed: int) -> None:
     places = memory.plan(first)
     size = memory.base_bytes[Base.WORK]
     again = memory.plan(second)
-    for a, b in zip(first.body.block.ops, second.body.block.ops, strict=True):
-        if isinstance(a, DramOp) and isinstance(b, DramOp) and a.kind.data in ("state", "io"):
-            assert places[a.tensor] == again[b.tensor]
+    for a, b in zip(first.drams, second.drams, strict=True):
+        if a.kind in ("state", "io"):
+            assert places[a] == again[b]
     assert memory.base_bytes[Base.WORK] == size
 
 
-def random_buffers(rng: np.random.Generator, count: int) -> ProgramOp:
+def random_buffers(rng: np.random.Generator, count: int) -> TileProgram:
     """Buffers of random sizes on two tiles; each is used now and again until it dies."""
-    ops: list[Operation] = []
-    alive: list[list[AllocOp]] = [[], []]
+    sections: list[Section] = []
+    alive: list[list[Buf]] = [[], []]
     for step in range(count):
         tile = int(rng.integers(2))
-        ops.append(SectionOp(tile, 1, 0, step, "main", "/op"))
         space = str(rng.choice(["act", "wgt", "acc", "vbuf", "param"]))
-        made = AllocOp(space, int(rng.integers(1, max(2, TINY.words[space] // 6))))
-        ops.append(made)
+        made = Buf(space, int(rng.integers(1, max(2, TINY.words[space] // 6))))
+        ops: list[Buf | Instr] = [made]
         alive[tile] = [a for a in [*alive[tile], made] if rng.random() < 0.8]
         for a in alive[tile]:
             if a.space in ("act", "wgt"):
-                ops.append(LoadOp({"dst": a.buffer}, {"inner": 1, "n": (1, 1, 1)}))
+                ops.append(Instr(Opcode.LOAD, {"dst": a}, {"inner": 1, "n": (1, 1, 1)}))
             else:
-                ops.append(VecOp({"a": a.buffer}, {"rows": 1, "tiles": 1, "valid": 1}))
-    return ProgramOp("f", Region(Block(ops)))
+                ops.append(Instr(Opcode.VEC, {"a": a}, {"rows": 1, "tiles": 1, "valid": 1}))
+        sections.append(Section(tile, 1, 0, step, "main", "/op", ops))
+    return TileProgram("f", [], sections)
 
 
 @settings(max_examples=60)
@@ -158,28 +154,19 @@ def test_live_buffers_do_not_overlap(count: int, seed: int) -> None:
     check_buffers(program, TINY)
 
 
-def check_refusal(program: ProgramOp) -> None:
+def check_refusal(program: TileProgram) -> None:
     """The first buffer without a place fits no gap between those alive."""
     alive = lives(program)
-    tile = 0
-    placed: list[tuple[int, AllocOp]] = []
-    for op in program.body.block.ops:
-        if isinstance(op, SectionOp):
-            tile = op.tile.value.data
-        elif isinstance(op, AllocOp):
-            placed.append((tile, op))
-            if op.at.value.data < 0:
-                break
-    tile, refused = placed.pop()
-    now = alive[refused.buffer][0]
+    named = [(s.tile, op) for s in program.sections for op in s.ops if isinstance(op, Buf)]
+    first = next(i for i, (_, b) in enumerate(named) if b.at < 0)
+    tile, refused = named[first]
+    now = alive[refused][0]
     held = sorted(
-        (a.at.value.data, a.at.value.data + a.words.value.data)
-        for t, a in placed
-        if (t, a.space) == (tile, refused.space) and alive[a.buffer][1] >= now
+        (a.at, a.at + a.words) for t, a in named[:first] if (t, a.space) == (tile, refused.space) and alive[a][1] >= now
     )
     end = 0
     for lo, hi in [*held, (TINY.words[refused.space], 0)]:
-        assert lo - end < refused.words.value.data
+        assert lo - end < refused.words
         end = max(end, hi)
 
 
