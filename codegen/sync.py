@@ -39,7 +39,8 @@ Order = list[tuple[int, int]]
 
 Ints = npt.NDArray[np.int64]
 
-_SCRATCHPADS = 16  # spaces of a tile in the scan, by `Buffer`; base registers follow behind those of all tiles
+PAGE = 1 << 20  # bytes of DRAM that are one space of the scan
+_SCRATCHPADS = 16  # spaces of a tile in the scan, by `Buffer`; pages of DRAM follow behind those of all tiles
 
 
 def _within_tokens(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -82,20 +83,37 @@ def _touched(streams: list[Words], number: list[Ints], arch: Arch) -> tuple[int,
     whether it writes, whether it is in DRAM. `number` gives each stream's words their number in the scan; -1: none."""
     found: list[tuple[npt.NDArray[np.generic], ...]] = []
     columns = [operands(s, arch) for s in streams]
-    bases = sorted({int(b) for one in columns for o in one if o.dram for b in np.unique(o.buffer[o.write])})
-    dense = np.full(256, -1, np.int64)
-    dense[bases] = np.arange(len(bases)) + len(streams) * _SCRATCHPADS
+    written = {int(b) for one in columns for o in one if o.dram for b in np.unique(o.buffer[o.write])}
+    spaces = len(streams) * _SCRATCHPADS
+    first_page = np.full(256, -1, np.int64)
+    for base in sorted(written):
+        first_page[base] = spaces
+        tops = [int(o.hi[o.buffer == base].max(initial=0)) for one in columns for o in one if o.dram]
+        spaces += max(tops) // PAGE + 1
     for tile, one in enumerate(columns):
         for write in (False, True):
             for o in one:
-                space = dense[o.buffer] if o.dram else o.buffer + tile * _SCRATCHPADS
-                keep = (o.write if write else o.read) & (space >= 0)
-                me = number[tile][o.index[keep]]
-                some = np.full(len(me), write)
-                found.append((me, space[keep], o.lo[keep], o.hi[keep], some, np.full(len(me), o.dram)))
+                keep = o.write if write else o.read
+                if o.dram:
+                    keep = keep & (first_page[o.buffer] >= 0)
+                me, space, low, high = number[tile][o.index[keep]], o.buffer[keep], o.lo[keep], o.hi[keep]
+                if o.dram:
+                    me, space, low, high = _pages(me, first_page[space], np.maximum(low, 0), high)
+                else:
+                    space = space + tile * _SCRATCHPADS
+                found.append((me, space, low, high, np.full(len(me), write), np.full(len(me), o.dram)))
     rows = [np.concatenate(x) for x in zip(*found, strict=True)]
     by_word = np.argsort(rows[0], kind="stable")
-    return len(streams) * _SCRATCHPADS + len(bases), tuple(x[by_word] for x in rows)
+    return spaces, tuple(x[by_word] for x in rows)
+
+
+def _pages(me: Ints, first: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+    """Accesses to DRAM cut at pages, each of which is a space of its own: few segments lie in each."""
+    a = low // PAGE
+    count = np.maximum((high - 1) // PAGE - a + 1, 1)
+    row = np.repeat(np.arange(len(me)), count)
+    page = a[row] + np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
+    return me[row], first[row] + page, np.maximum(low[row], page * PAGE), np.minimum(high[row], (page + 1) * PAGE)
 
 
 def insert_semaphores(order: Order, streams: list[Words], arch: Arch) -> tuple[list[Words], Order]:

@@ -211,9 +211,11 @@ def scan(
             drained[me] = words[me]
 
         needed[:] = -1
+        loads = False
         for a in range(begin, end):
             if not far[a]:
                 continue
+            loads = loads or not writes[a]
             s = space[a]
             if segments[s] + 3 > starts.shape[1]:
                 starts, writers, readers = _roomier(starts, writers, readers)
@@ -225,64 +227,64 @@ def scan(
                 segments[s] = _read(
                     starts[s], writers[s], readers[s], segments[s], max(0, low[a]), high[a], me, words[me], needed
                 )
-            foreign = False
-            for e in range(engines):
-                if needed[e] >= 0 and e // ENGINES != t:
-                    foreign = True
-            if foreign:
-                # Needs of other tiles that no remote semaphore serves become needs that one can serve.
-                for step in range(2):
-                    gate[:] = -1
-                    if step == 0:
-                        for e in range(engines):
-                            other = e // ENGINES
-                            if needed[e] < 0 or other == t or clocks[clock[me], e] > needed[e]:
-                                continue
-                            if e % ENGINES == _LOAD:  # only STORE speaks to other tiles: one that comes after that LOAD
-                                at = needed[e]
-                                needed[e] = -1
-                                store = other * ENGINES + _STORE
-                                k = _first_after(snapshot[:, store], words[store], clocks, e, at)
-                                if k == words[store]:
-                                    need[:] = -1
-                                    need[e] = max(at, last_load[other])  # cover later reads too
-                                    (out_tile, out_engine, out_source, out_drain, position, snapshot, clocks, from_word,
-                                     to_word, pair, emitted, rows, tokens) = _emit(
-                                        other, _STORE, -1, False, need, waits, out_tile, out_engine, out_source,
-                                        out_drain, position, snapshot, words, clocks, clock, from_word, to_word, pair,
-                                        emitted, rows, tokens)  # fmt: skip
-                                needed[store] = max(needed[store], k)
-                        if kind == _LOAD:
-                            break
-                    else:
-                        any_gate = False
-                        for e in range(engines):
-                            if e // ENGINES != t and needed[e] >= 0:
-                                if clocks[clock[me], e] <= needed[e]:
-                                    gate[e] = needed[e]
-                                    any_gate = True
-                                needed[e] = -1
-                        if any_gate:
-                            load = t * ENGINES + _LOAD
-                            missing = False
-                            need[:] = -1
-                            for e in range(engines):
-                                if gate[e] >= 0 and clocks[clock[load], e] <= gate[e]:
-                                    need[e] = gate[e]
-                                    missing = True
-                            if missing:
+        foreign = False
+        for e in range(engines):
+            if needed[e] >= 0 and e // ENGINES != t:
+                foreign = True
+        if foreign:
+            # Needs of other tiles that no remote semaphore serves become needs that one can serve.
+            for step in range(2):
+                gate[:] = -1
+                if step == 0:
+                    for e in range(engines):
+                        other = e // ENGINES
+                        if needed[e] < 0 or other == t or clocks[clock[me], e] > needed[e]:
+                            continue
+                        if e % ENGINES == _LOAD:  # only STORE speaks to other tiles: one that comes after that LOAD
+                            at = needed[e]
+                            needed[e] = -1
+                            store = other * ENGINES + _STORE
+                            k = _first_after(snapshot[:, store], words[store], clocks, e, at)
+                            if k == words[store]:
+                                need[:] = -1
+                                need[e] = max(at, last_load[other])  # cover later reads too
                                 (out_tile, out_engine, out_source, out_drain, position, snapshot, clocks, from_word,
                                  to_word, pair, emitted, rows, tokens) = _emit(
-                                    t, _LOAD, -1, False, need, waits, out_tile, out_engine, out_source, out_drain,
-                                    position, snapshot, words, clocks, clock, from_word, to_word, pair, emitted, rows,
-                                    tokens)  # fmt: skip
-                            k = np.int64(-1)
-                            for e in range(engines):
-                                if gate[e] >= 0:
-                                    k = max(k, _first_after(snapshot[:, load], words[load], clocks, e, gate[e]))
-                            needed[load] = max(needed[load], k)
-            if not writes[a]:
-                last_load[t] = words[me]
+                                    other, _STORE, -1, False, need, waits, out_tile, out_engine, out_source,
+                                    out_drain, position, snapshot, words, clocks, clock, from_word, to_word, pair,
+                                    emitted, rows, tokens)  # fmt: skip
+                            needed[store] = max(needed[store], k)
+                    if kind == _LOAD:
+                        break
+                else:
+                    any_gate = False
+                    for e in range(engines):
+                        if e // ENGINES != t and needed[e] >= 0:
+                            if clocks[clock[me], e] <= needed[e]:
+                                gate[e] = needed[e]
+                                any_gate = True
+                            needed[e] = -1
+                    if any_gate:
+                        load = t * ENGINES + _LOAD
+                        missing = False
+                        need[:] = -1
+                        for e in range(engines):
+                            if gate[e] >= 0 and clocks[clock[load], e] <= gate[e]:
+                                need[e] = gate[e]
+                                missing = True
+                        if missing:
+                            (out_tile, out_engine, out_source, out_drain, position, snapshot, clocks, from_word,
+                             to_word, pair, emitted, rows, tokens) = _emit(
+                                t, _LOAD, -1, False, need, waits, out_tile, out_engine, out_source, out_drain,
+                                position, snapshot, words, clocks, clock, from_word, to_word, pair, emitted, rows,
+                                tokens)  # fmt: skip
+                        k = np.int64(-1)
+                        for e in range(engines):
+                            if gate[e] >= 0:
+                                k = max(k, _first_after(snapshot[:, load], words[load], clocks, e, gate[e]))
+                        needed[load] = max(needed[load], k)
+        if loads:
+            last_load[t] = words[me]
         for a in range(begin, end):
             if far[a]:
                 continue
