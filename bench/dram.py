@@ -16,7 +16,7 @@ from ..simulator.dram.native import core
 from ..simulator.dram.params import DramFile, config, load_dram
 
 MEMORIES = ("hbm2_vu47p", "lpddr5x_8533_128", "lpddr5x_8533_256")
-RANDOM_TRACES = 24
+RANDOM_TRACES = 60
 _BURSTS = 600  # of a trace for the command-by-command model
 
 MIB = 1 << 20
@@ -76,7 +76,10 @@ class TraceRow(_Model):
     memory: str
     policy: str
     traces: int
-    mean_error: float  # of absolute values
+    exact: int  # traces without any difference
+    mean_error: float  # of absolute values, as are the next two
+    median_error: float
+    p95_error: float
     worst_error: float
 
 
@@ -103,9 +106,14 @@ class DramResult(_Model):
             f"{r.error:>+8.2%}"
             for r in self.patterns
         ]
-        lines += ["", f"{'random traces':<18}{'policy':<38}{'traces':>7}{'mean':>9}{'worst':>10}"]
         lines += [
-            f"{r.memory:<18}{r.policy:<38}{r.traces:>7}{r.mean_error:>9.2%}{r.worst_error:>+10.2%}" for r in self.traces
+            "",
+            f"{'random traces':<18}{'policy':<38}{'traces':>7}{'exact':>7}{'median':>9}{'95 %':>9}{'worst':>9}",
+        ]
+        lines += [
+            f"{r.memory:<18}{r.policy:<38}{r.traces:>7}{r.exact:>7}"
+            f"{r.median_error:>9.3%}{r.p95_error:>9.3%}{r.worst_error:>+9.3%}"
+            for r in self.traces
         ]
         ratio = self.commands_seconds / self.closed_seconds
         lines += ["", f"the closed form took {self.closed_seconds:.2f} s, single commands {ratio:.0f} times that"]
@@ -186,13 +194,17 @@ def measure() -> DramResult:
             if name == MEMORIES[2]:
                 continue  # its channels are those of the 128-bit one
             errors = [clock.error(file.replace(reorder=depth), random_trace(seed)) for seed in range(RANDOM_TRACES)]
+            errors.sort(key=abs)
             traces.append(
                 TraceRow(
                     memory=name,
                     policy=policy,
                     traces=len(errors),
+                    exact=errors.count(0),
                     mean_error=sum(map(abs, errors)) / len(errors),
-                    worst_error=max(errors, key=abs),
+                    median_error=abs(errors[len(errors) // 2]),
+                    p95_error=abs(errors[len(errors) * 95 // 100]),
+                    worst_error=errors[-1],
                 )
             )
     return DramResult(

@@ -13,8 +13,9 @@ from ..ir.arch import Arch
 from ..ir.container import Entry, SourceOp
 from ..ir.cost import mm_macs
 from ..ir.isa import MM, Engine, Opcode, Words
+from .dram.core import Counters
 from .plan import ENGINES
-from .timing_result import TileTiming, Timing
+from .timing_result import DramTiming, TileTiming, Timing
 
 Bound = Literal["mxu", "vpu", "memory", "sync"]
 Ints = npt.NDArray[np.int64]
@@ -54,8 +55,38 @@ class Row(_Model):
     bound: Bound
 
 
+class ChannelRow(_Model):
+    """What one DRAM channel did. Accesses are single columns; waits are DRAM clocks."""
+
+    bytes_read: int  # in whole beats
+    bytes_written: int
+    row_hits: int
+    row_misses: int  # activations of a closed bank
+    row_conflicts: int  # activations that first had to close another row
+    refreshes: int
+    refresh_wait: int  # clocks in which the next access waited for a refresh
+    turns: int  # of the data bus
+    turnaround: int  # clocks lost by them
+
+    @property
+    def hit_rate(self) -> float:
+        """Accesses that found their row open, of all."""
+        accesses = self.row_hits + self.row_misses + self.row_conflicts
+        return self.row_hits / accesses if accesses else 0.0
+
+
+class DramReport(_Model):
+    """The channels of a DRAM of bursts."""
+
+    file: str  # of parameters
+    clock_hz: float
+    clocks: int  # until the last data passed the pins of any channel
+    total: ChannelRow
+    channels: tuple[ChannelRow, ...]
+
+
 class Report(_Model):
-    """One timed entry point."""
+    """One timed entry point. `dram`: only where the DRAM is modelled burst by burst."""
 
     arch: str
     arch_digest: str
@@ -77,6 +108,7 @@ class Report(_Model):
     busy: dict[str, list[int]]  # engine: cycles on each tile
     stalls: dict[str, dict[str, int]]  # engine: reason: cycles, all tiles together
     rows: tuple[Row, ...]
+    dram: DramReport | None = None
     not_modelled: tuple[str, ...]
 
 
@@ -159,6 +191,30 @@ def _row(arch: Arch, source: SourceOp, parts: Sequence[_OnTile]) -> Row:
     )
 
 
+def _channel(c: Counters) -> ChannelRow:
+    return ChannelRow(
+        bytes_read=c.bytes_read,
+        bytes_written=c.bytes_written,
+        row_hits=c.hits,
+        row_misses=c.misses,
+        row_conflicts=c.conflicts,
+        refreshes=c.refreshes,
+        refresh_wait=c.refresh_wait,
+        turns=c.turns,
+        turnaround=c.turnaround,
+    )
+
+
+def _dram(d: DramTiming) -> DramReport:
+    return DramReport(
+        file=d.file.name,
+        clock_hz=float(d.file.clock),
+        clocks=d.total.last,
+        total=_channel(d.total),
+        channels=tuple(_channel(c) for c in d.channels),
+    )
+
+
 def profile(entry: Entry, words: Sequence[Words], timing: Timing, arch: Arch) -> Report:
     """Aggregate a timed entry point by graph operation, in the order in which operations begin.
 
@@ -205,5 +261,6 @@ def profile(entry: Entry, words: Sequence[Words], timing: Timing, arch: Arch) ->
         busy={e.name: [t.busy[e] for t in timing.tiles] for e in ENGINES},
         stalls=stalls,
         rows=tuple(sorted(rows, key=lambda r: (r.start, r.tag))),
+        dram=None if timing.channels is None else _dram(timing.channels),
         not_modelled=timing.not_modelled,
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..errors import DpuError
 from ..files import atomic_write
-from .profile import Report, Row
+from .profile import ChannelRow, DramReport, Report, Row
 from .roofline import roofline_svg
 
 _STYLE = """
@@ -99,6 +99,52 @@ def _summary(report: Report) -> str:
     return "".join(f'<tr><td class="text">{escape(k)}</td><td class="text">{escape(v)}</td></tr>' for k, v in lines)
 
 
+_CHANNEL_COLUMNS = (
+    "channel",
+    "read",
+    "written",
+    "row hits",
+    "closed",
+    "conflicts",
+    "hit rate",
+    "refreshes",
+    "refresh wait",
+    "turns",
+    "turnaround",
+)
+
+
+def _channel(name: str, c: ChannelRow, clocks: int) -> str:
+    def wait(n: int) -> str:
+        return _number(n, f"{n:,} ({100 * n / clocks if clocks else 0:.1f} %)")
+
+    cells = [
+        _text(name),
+        _number(c.bytes_read),
+        _number(c.bytes_written),
+        _number(c.row_hits),
+        _number(c.row_misses),
+        _number(c.row_conflicts),
+        _number(c.hit_rate, f"{100 * c.hit_rate:.1f} %"),
+        _number(c.refreshes),
+        wait(c.refresh_wait),
+        _number(c.turns),
+        wait(c.turnaround),
+    ]
+    return f"<tr>{''.join(cells)}</tr>"
+
+
+def _dram(d: DramReport) -> str:
+    head = "".join(f"<th{'' if i else ' class=text'}>{c}</th>" for i, c in enumerate(_CHANNEL_COLUMNS))
+    body = "".join(_channel(str(i), c, d.clocks) for i, c in enumerate(d.channels))
+    return f"""<h2>DRAM channels</h2>
+<p>{escape(d.file)}: accesses of one column each that found their row open, their bank closed, or another row open;
+clocks, of {d.clocks:,} at {d.clock_hz / 1e6:g} MHz, that the next access waited for refresh or for the bus to turn.</p>
+<table class="sort"><thead><tr>{head}</tr></thead><tbody>{body}</tbody>
+<tfoot>{_channel("all", d.total, d.clocks * len(d.channels))}</tfoot></table>
+"""
+
+
 def report_html(report: Report) -> str:
     """One page without external assets."""
     head = "".join(f"<th{' class=text' if i < 3 else ''}>{c}</th>" for i, c in enumerate(_COLUMNS))
@@ -115,7 +161,7 @@ Cycles of the tile clock, bytes of DRAM payload.</p>
 <p>An operation is bound by "sync" when none of its words runs for more than half of its span on its longest tile;
 else by the busiest of MXU, VPU and memory there. Click a heading to sort.</p>
 <table class="sort"><thead><tr>{head}</tr></thead><tbody>{"".join(_row(r) for r in report.rows)}</tbody></table>
-<h2>Not modelled</h2><ul>{missing}</ul>
+{_dram(report.dram) if report.dram else ""}<h2>Not modelled</h2><ul>{missing}</ul>
 <script>{_SCRIPT}</script></body></html>
 """
 

@@ -23,9 +23,8 @@ NOT_MODELLED = (
 )
 FLUID_NOT_MODELLED = ("DRAM refresh, bank conflicts and read/write turnaround: one sustained rate stands for all",)
 BURSTS_NOT_MODELLED = (
-    "DRAM command bus: commands of different banks never wait for each other",
     "lateral links of the HBM switch: every port reaches every channel alike",
-    "DRAM low-power states, ECC, temperature-dependent refresh, refresh management",
+    "DRAM low-power states, ECC, temperature-dependent refresh, refresh management, calibration, clock synchronisation",
 )
 
 

@@ -1,8 +1,9 @@
 """One channel, clock by clock and command by command: the judge of the closed form. Slow; for traces of some 1,000s.
 
 Every clock it looks at every rule again: which PRE, ACT, REF, RD or WR may go on the command bus now. It knows more
-than the closed form (the command bus, each column by itself) and follows the same policy: who enters the window,
-activations and columns in window order, refresh between pieces.
+than the closed form (each clock of the command bus, each column by itself) and follows the same policy: who enters the
+window, activations and columns in window order, a refresh behind the pieces that entered before it was due, commands
+for rows by age.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ class _Piece:
     write: bool
     need: dict[int, bool] = field(default_factory=dict)  # bank: still to be activated
     at: int = 0  # column accesses done
-    since: int = LONG_AGO  # when the data bus could first serve it
+    number: int = 0  # of pieces that entered the window before it
     skipped: int = 0
 
 
 @dataclass
 class _Refresh:
-    due: int
+    number: int  # of pieces that entered the window before it
     banks: range
 
 
@@ -58,9 +59,13 @@ class Beats:
         self.next_refresh = c.refresh_interval or 1 << 60
         self.refreshes: list[_Refresh] = []
         self.refreshed: set[int] = set()
+        self.last_refresh = LONG_AGO
+        self.entered = 0  # pieces, into the window
+        self.newest = 0  # the first bank of the last of them
+        self.commands: list[tuple[int, str, int]] = []  # (clock, PRE, ACT, RD, WR or REF, the first bank)
         self.bus_until = 0  # data pins
         self.row_busy = 0  # command slots that a two-clock ACT still needs
-        self.last_column = LONG_AGO
+        self.busy_for = 0  # the number of its piece
 
     def pieces(self, requests: Sequence[Request]) -> list[_Piece]:
         """Requests cut at row borders, in order of arrival."""
@@ -87,21 +92,21 @@ class Beats:
             while waiting and waiting[0].arrival <= clock:
                 piece = waiting.popleft()
                 self.queues[piece.write].append(piece)
-            self.fill(clock)
             if clock >= self.next_refresh:
                 self.begin_refresh()
+            self.fill()
             used = self.column(clock)
-            self.fill(clock)
+            self.fill()
             if not (used and self.one_bus):
                 self.row_command(clock)
             clock += 1
         return self.bus_until
 
-    def fill(self, clock: int) -> None:
-        while len(self.window) < self.c.window and self.enter(clock):
+    def fill(self) -> None:
+        while len(self.window) < self.c.window and self.enter():
             pass
 
-    def enter(self, clock: int) -> bool:
+    def enter(self) -> bool:
         """Let one waiting piece into the window."""
         c, have = self.c, [bool(q) for q in self.queues]
         if not any(have):
@@ -125,106 +130,121 @@ class Beats:
             if b not in piece.need:
                 piece.need[b] = self.projected[b] != piece.row
                 self.projected[b] = piece.row
-        if not self.window:
-            piece.since = max(clock, self.last_column + c.ccd_s)
+        piece.number, self.newest = self.entered, piece.banks[0]
+        self.entered += 1
         self.window.append(piece)
         return True
 
     # Refresh
 
     def begin_refresh(self) -> None:
-        """A refresh is due: choose its banks, as the closed form does."""
+        """A refresh is due: choose its banks. Pieces that enter from now on find their rows closed."""
         c = self.c
         size = c.banks // c.refresh_groups
-        after = [p for p in self.window[:2] if p.since == LONG_AGO or p.since >= self.next_refresh] or self.window
-        own = (after[0].banks[0] if after else 0) // size
+        own = self.newest // size
         order = [(own - i - 1) % c.refresh_groups for i in range(c.refresh_groups)]
-        group = next((g for g in order if g not in self.refreshed), own)
+        last_use = {p.banks[0] // size: i for i, p in enumerate(self.window)}
+        group = min((g for g in order if g not in self.refreshed), key=lambda g: last_use.get(g, -1))
         self.refreshed.add(group)
         if len(self.refreshed) == c.refresh_groups:
             self.refreshed.clear()
-        self.refreshes.append(_Refresh(self.next_refresh, range(group * size, group * size + size)))
+        banks = range(group * size, group * size + size)
+        for b in banks:
+            self.projected[b] = -1
+        self.refreshes.append(_Refresh(self.entered, banks))
         self.next_refresh += c.refresh_interval
 
     def stopped(self, bank: int, piece: _Piece) -> bool:
         """Whether a due refresh of the bank comes before the piece."""
-        first = self.window[0] is piece
-        return any(bank in r.banks and not (first and piece.since < r.due) for r in self.refreshes)
+        return any(bank in r.banks and r.number <= piece.number for r in self.refreshes)
 
     def may_precharge(self, b: int, clock: int) -> bool:
         c = self.c
         recovered = self.written[b] + c.wl + c.bl + c.wr
         return clock >= max(self.act[b] + c.ras, self.read[b] + c.rtp, recovered)
 
-    def refresh_command(self, clock: int) -> bool:
+    def refresh_command(self, r: _Refresh, clock: int) -> bool:
         """PRE or REF of a due refresh."""
         c = self.c
-        head = self.window[0] if self.window else None
-        for r in self.refreshes:
-            if head is not None and head.since < r.due and any(b in r.banks for b in head.banks):
-                continue
-            opened = [b for b in r.banks if self.row[b] >= 0]
-            ready = [b for b in opened if self.may_precharge(b, clock)]
-            if ready and len(r.banks) < c.banks:
-                self.close(ready[0], clock)
-                return True
-            if ready and ready == opened:  # one command for all
-                for b in ready:
-                    self.close(b, clock)
-                return True
-            if not opened and all(clock >= max(self.pre[b] + c.rp, self.blocked[b]) for b in r.banks):
-                for b in r.banks:
-                    self.blocked[b] = clock + c.rfc
-                self.refreshes.remove(r)
-                return True
-        return False
+        older = [p for p in self.window if p.number < r.number]
+        free = [b for b in r.banks if not any(b in p.banks[p.at :] for p in older)]
+        opened = [b for b in r.banks if self.row[b] >= 0]
+        ready = [b for b in free if self.row[b] >= 0 and self.may_precharge(b, clock)]
+        if ready and (c.refresh_groups > 1 or ready == opened):  # one command for all banks, or for one
+            self.precharge(ready if c.refresh_groups == 1 else ready[:1], clock)
+            return True
+        if len(free) < len(r.banks) or clock < self.refresh_ready(r, older):
+            return False
+        for b in r.banks:
+            self.blocked[b] = clock + c.rfc
+        self.last_refresh = clock
+        self.commands.append((clock, "REF", r.banks.start))
+        self.refreshes.remove(r)
+        return True
 
-    def close(self, b: int, clock: int) -> None:
-        self.row[b] = -1
-        self.pre[b] = clock
-        users = [p for p in self.window if b in p.banks[p.at :]]
-        if users:
-            users[0].need[b] = True
-        else:
-            self.projected[b] = -1
+    def precharge(self, banks: list[int], clock: int) -> None:
+        for b in banks:
+            self.row[b], self.pre[b] = -1, clock
+            self.commands.append((clock, "PRE", b))
+
+    def refresh_ready(self, r: _Refresh, older: list[_Piece]) -> int:
+        """The first clock of REF, as far as that is known: after those before it, and after older activations."""
+        c = self.c
+        if (
+            r is not self.refreshes[0]
+            or any(self.row[b] >= 0 for b in r.banks)
+            or any(any(p.need.values()) for p in older)
+        ):
+            return 1 << 60
+        idle = max(max(self.pre[b] + c.rp, self.blocked[b]) for b in r.banks)
+        return max(idle, self.last_refresh + c.pbr2pbr, self.acts[0][0] + c.rrd_s)
 
     # Commands
 
     def row_command(self, clock: int) -> None:
-        """At most one of PRE, ACT, REF."""
-        if self.row_busy:
-            self.row_busy -= 1
-            return
-        if self.refreshes and self.refresh_command(clock):
+        """At most one of PRE, ACT, REF: the oldest that may go."""
+        if self.row_busy:  # ACT-2 of LPDDR5 may come some clocks after ACT-1; HBM2 has one command of two clocks
+            between = [r for r in self.refreshes if self.one_bus and r.number <= self.busy_for]
+            if not any(self.refresh_command(r, clock) for r in between):
+                self.row_busy -= 1
             return
         claimed: set[int] = set()  # banks that an earlier piece still uses
         in_order = True
-        ahead = 0  # columns of earlier pieces
+        refreshes = deque(self.refreshes)
         for piece in self.window:
-            if ahead and max(clock, self.last_column) + self.c.ccd_s * ahead >= self.next_refresh:
-                break  # it comes after the next refresh, which would close its row again
-            ahead += len(piece.banks) - piece.at
+            while refreshes and refreshes[0].number <= piece.number:
+                if self.refresh_command(refreshes.popleft(), clock):
+                    return
             for b in dict.fromkeys(piece.banks[piece.at :]):
                 if piece.need[b] and not self.stopped(b, piece):
                     if self.row[b] >= 0:
                         if b not in claimed and self.may_precharge(b, clock):
-                            self.row[b], self.pre[b] = -1, clock
+                            self.precharge([b], clock)
                             return
-                    elif in_order and b not in claimed and self.may_activate(b, clock):
+                    elif in_order and b not in claimed and self.may_activate(b, piece, clock):
                         self.row[b], self.act[b] = piece.row, clock
                         self.acts.appendleft((clock, b))
+                        self.commands.append((clock, "ACT", b))
                         piece.need[b] = False
-                        self.row_busy = self.act_clocks - 1
+                        self.row_busy, self.busy_for = self.act_clocks - 1, piece.number
                         return
                     in_order = False
                 elif piece.need[b]:
                     in_order = False
                 claimed.add(b)
+        while refreshes:
+            if self.refresh_command(refreshes.popleft(), clock):
+                return
 
-    def may_activate(self, b: int, clock: int) -> bool:
+    def may_activate(self, b: int, piece: _Piece, clock: int) -> bool:
         c = self.c
         if clock < max(self.act[b] + c.rc, self.pre[b] + c.rp, self.blocked[b], self.acts[3][0] + c.faw):
             return False
+        if clock < self.last_refresh + c.pbr2act:
+            return False
+        for r in self.refreshes:  # REF is about to go: an activation now would put it off
+            if r.number <= piece.number and clock + c.rrd_s > self.refresh_ready(r, []):
+                return False
         same = b % c.groups
         return all(clock >= at + (c.rrd_l if k % c.groups == same else c.rrd_s) for at, k in self.acts)
 
@@ -236,8 +256,6 @@ class Beats:
         b = piece.banks[piece.at]
         rcd = c.rcd_write if piece.write else c.rcd_read
         if piece.need[b] or self.row[b] != piece.row or clock < self.act[b] + rcd:
-            return False
-        if piece.at == 0 and self.stopped(b, piece):
             return False
         group = b % c.groups
         for at, k, write in self.columns:
@@ -254,11 +272,9 @@ class Beats:
             raise AssertionError(f"two bursts on the data pins at clock {data}")
         self.bus_until = data + c.bl
         self.columns.appendleft((clock, b, piece.write))
+        self.commands.append((clock, "WR" if piece.write else "RD", b))
         (self.written if piece.write else self.read)[b] = clock
         piece.at += 1
-        self.last_column = clock
         if piece.at == len(piece.banks):
             self.window.pop(0)
-            if self.window:
-                self.window[0].since = clock + c.ccd_s
         return True

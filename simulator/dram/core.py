@@ -130,6 +130,17 @@ class _Port:
         self.blocked = False
 
 
+@dataclass(slots=True)
+class _Refresh:
+    """One that later commands can still meet."""
+
+    banks: range
+    floor: int  # not before, for what was there before
+    precharges: list[int]  # clocks
+    ready: int = 0
+    sent: int = 0
+
+
 class _Channel:
     def __init__(self, c: Config, number: int) -> None:
         self.queue: tuple[list[_Piece], list[_Piece]] = ([], [])  # reads, writes, by arrival
@@ -143,7 +154,12 @@ class _Channel:
         self.last_act = self.last_col = self.last_read = self.last_write = LONG_AGO
         first = c.refresh_interval * (number + 1) // c.channels if c.stagger else c.refresh_interval
         self.next_refresh = first if c.refresh_groups else NEVER
-        self.refreshed = 0  # bank groups that have had their turn in this round, a bit each
+        self.refreshed = 0  # groups of banks that have had their turn in this round, a bit each
+        self.refs: list[_Refresh] = []
+        self.last_ref = LONG_AGO
+        self.used = [LONG_AGO] * c.banks  # the last column of the last piece in this bank
+        self.newest = 0  # a bank of the piece that entered last
+        self.bus, self.base = 0, 0  # taken slots of the bus that rows' commands go over, a bit a clock from `base` on
         self.event = NEVER
         self.run = 0
         self.write = 0
@@ -431,6 +447,10 @@ class PythonCore:
                 x.write, x.run = way, 0
                 x.turns += 1
             x.run += 1
+            clock = -(-now // c.tick)
+            self._forget(x, clock)
+            if x.next_refresh <= clock:
+                self._refresh(x, clock)
             queue, at = x.queue[way], 0
             if queue[0].skipped < c.batch:
                 for i in range(min(c.reorder, len(queue))):
@@ -442,7 +462,7 @@ class PythonCore:
             if at:
                 queue[0].skipped += 1
             piece = queue.pop(at)
-            self._served(piece, self._serve(x, piece, -(-now // c.tick)) * c.tick, now)
+            self._served(piece, self._serve(x, piece, clock) * c.tick, now)
         first = min(reads[0].arrival if reads else NEVER, writes[0].arrival if writes else NEVER)
         if first < NEVER:
             self._schedule(number, max(now, first, x.cols[x.col_at] * c.tick))
@@ -451,47 +471,116 @@ class PythonCore:
         k = self.config.stripe
         return all(x.row[piece.bank + (piece.first + j) % k] == piece.row for j in range(min(k, piece.count)))
 
-    def _refresh(self, x: _Channel, at: int, bank: int) -> None:
-        """All refreshes that are due by clock `at`, the banks behind `bank` first."""
+    def _forget(self, x: _Channel, now: int) -> None:
+        """Drop what no command from clock `now` on, nor the next refresh, can meet."""
+        base = min(now, x.next_refresh)
+        x.bus >>= base - x.base
+        x.base = base
+        while x.refs and x.refs[0].sent + self.config.pbr2act <= now:
+            x.refs.pop(0)
+
+    @staticmethod
+    def _free(x: _Channel, at: int) -> int:
+        """The first free slot of the command bus from clock `at` on."""
+        free = ~(x.bus >> at - x.base)
+        return at + (free & -free).bit_length() - 1
+
+    def _take(self, x: _Channel, at: int, slots: int = 1) -> int:
+        """Take the first free slots of the command bus from clock `at` on; the clock of the first."""
+        first = self._free(x, at)
+        x.bus |= 1 << first - x.base
+        at = first
+        for _ in range(slots - 1):
+            at = self._free(x, at + 1)
+            x.bus |= 1 << at - x.base
+        return first
+
+    def _refresh(self, x: _Channel, now: int) -> None:
+        """All refreshes that are due by clock `now`: after the pieces that entered before, before all later ones."""
         c = self.config
         around = c.refresh_groups * c.refresh_interval
-        if at - x.next_refresh >= 2 * around:  # an idle channel: whole rounds went by unseen
-            rounds = (at - x.next_refresh) // around - 1
-            x.next_refresh += rounds * around
-            x.refreshes += rounds * c.refresh_groups
-            for b in range(c.banks):
-                if x.row[b] >= 0:
-                    x.row[b] = -1
-                    x.ready[b] = max(x.ready[b], x.pre_ok[b] + c.rp)
         size = c.banks // c.refresh_groups
-        while x.next_refresh <= at:
-            group = bank // size
-            for _ in range(c.refresh_groups):
+        while x.next_refresh <= now:
+            if x.next_refresh > x.last_col and now - x.next_refresh >= 2 * around:
+                rounds = (now - x.next_refresh) // around - 1  # an idle channel: whole rounds go by
+                x.next_refresh += rounds * around
+                x.refreshes += rounds * c.refresh_groups
+                for b in range(c.banks):
+                    if x.row[b] >= 0:
+                        x.row[b] = -1
+                        x.ready[b] = max(x.ready[b], x.pre_ok[b] + c.rp)
+                self._forget(x, now)
+            due, best, soonest = x.next_refresh, 0, NEVER
+            group = x.newest // size
+            for _ in range(c.refresh_groups):  # one that no piece needs, behind the stream first, else soonest free
                 group = (group or c.refresh_groups) - 1
-                if not x.refreshed >> group & 1:
-                    break
-            x.refreshed |= 1 << group
+                until = max(due - 1, *x.used[group * size : (group + 1) * size])
+                if not x.refreshed >> group & 1 and until < soonest:
+                    best, soonest = group, until
+            x.refreshed |= 1 << best
             if x.refreshed == (1 << c.refresh_groups) - 1:
                 x.refreshed = 0
-            start = x.next_refresh
-            banks = range(group * size, group * size + size)
-            for b in banks:
-                if x.row[b] >= 0:
-                    start = max(start, max(x.next_refresh, x.pre_ok[b]) + c.rp)
-                else:
-                    start = max(start, x.ready[b])
+            banks = range(best * size, (best + 1) * size)
+            opened = [b for b in banks if x.row[b] >= 0]
+            floor = max(due, x.last_ref + c.pbr2pbr, x.last_act + c.rrd_s, *(x.ready[b] for b in banks))
+            r = _Refresh(banks, floor, [])
+            if opened and c.refresh_groups == 1:  # one command for all
+                r.precharges.append(self._take(x, max(due, *(x.pre_ok[b] for b in opened))))
+            else:
+                r.precharges += [self._take(x, max(due, x.pre_ok[b])) for b in opened]
+            x.refs.append(r)
+            self._send(x, r)
             for b in banks:
                 x.row[b] = -1
-                x.ready[b] = start + c.rfc
             x.next_refresh += c.refresh_interval
             x.refreshes += 1
+
+    def _send(self, x: _Channel, r: _Refresh) -> None:
+        """Find the slot of a refresh command."""
+        r.ready = max(r.floor, *(at + self.config.rp for at in r.precharges)) if r.precharges else r.floor
+        r.sent = x.last_ref = self._take(x, r.ready)
+        for b in r.banks:
+            x.ready[b] = r.sent + self.config.rfc
+
+    def _columns(self, x: _Channel, cols: list[int]) -> None:
+        """Columns take their slots of the one bus; commands for rows that wanted them go later."""
+        met = []
+        for col in cols:
+            slot = 1 << col - x.base
+            if x.bus & slot:
+                met.append(col)
+            x.bus |= slot
+        for at in met:
+            for i, r in enumerate(x.refs):
+                if at in r.precharges:
+                    r.precharges[r.precharges.index(at)] = self._take(x, at + 1)
+                    x.bus &= ~(1 << r.sent - x.base)
+                elif at != r.sent:
+                    continue
+                else:
+                    r.floor = max(r.floor, at)
+                self._send(x, r)
+                for before, after in zip(x.refs[i:], x.refs[i + 1 :], strict=False):
+                    x.bus &= ~(1 << after.sent - x.base)
+                    after.floor = max(after.floor, before.sent + self.config.pbr2pbr)
+                    self._send(x, after)
+                break
+            else:  # the second slot of the piece's own activation
+                self._take(x, at + 1)
+
+    def _activate(self, x: _Channel, at: int) -> int:
+        """When an activation that is allowed from clock `at` on goes over the bus, clear of per-bank refreshes."""
+        c = self.config
+        at = self._free(x, at)
+        for r in x.refs:
+            if r.ready - c.rrd_s < at < r.sent + c.pbr2act:
+                at = self._free(x, r.sent + c.pbr2act)
+        return self._take(x, at, c.act_clocks)
 
     def _serve(self, x: _Channel, piece: _Piece, now: int) -> int:
         """Commands of one piece from clock `now` on; the clock after its last data."""
         c = self.config
         at = max(now, x.last_col + c.ccd_s)
-        if x.next_refresh <= at:
-            self._refresh(x, at, piece.bank)
         write, k = piece.write, c.stripe
         step = c.ccd_s if k > 1 else c.ccd_l
         banks = min(k, piece.count)
@@ -506,19 +595,14 @@ class PythonCore:
             g = b % c.groups
             if x.row[b] != piece.row:
                 if x.row[b] >= 0:
-                    act = max(now, x.pre_ok[b]) + c.rp
+                    act = self._take(x, max(now, x.pre_ok[b])) + c.rp
                     x.conflicts += 1
                 else:
                     act = max(now, x.ready[b])
                     wait = max(wait, x.ready[b] - at)
                     x.misses += 1
-                act = max(
-                    act,
-                    x.act[b] + c.rc,
-                    x.last_act + c.rrd_s,
-                    x.group_act[g] + c.rrd_l,
-                    x.acts[x.act_at] + c.faw,
-                )
+                act = max(act, x.act[b] + c.rc, x.last_act + c.rrd_s, x.group_act[g] + c.rrd_l)
+                act = self._activate(x, max(act, x.acts[x.act_at] + c.faw))
                 x.row[b] = piece.row
                 x.act[b] = x.last_act = x.group_act[g] = x.acts[x.act_at] = act
                 x.act_at = (x.act_at + 1) % 4
@@ -534,6 +618,8 @@ class PythonCore:
         x.turnaround += col - plain
         x.hits += piece.count
         last = col + (piece.count - banks) * step
+        if c.one_bus:
+            self._columns(x, [*cols, *range(cols[-1] + step, last + 1, step)])
         recover = tail + c.wr if write else c.rtp
         for j in range(banks):
             b = piece.bank + (piece.first + j) % k
@@ -544,6 +630,8 @@ class PythonCore:
             if write:
                 x.group_write[g] = col
             x.pre_ok[b] = max(x.pre_ok[b], col + recover)
+            x.used[b] = last
+        x.newest = piece.bank
         x.last_col = last
         if write:
             x.last_write = last

@@ -28,7 +28,8 @@ Model::Model(const Config& config)
     x.group_write.assign(groups, kLongAgo);
     x.acts.assign(4, kLongAgo);
     x.cols.assign(static_cast<std::size_t>(config.window), 0);
-    x.last_act = x.last_col = x.last_read = x.last_write = kLongAgo;
+    x.used.assign(banks, kLongAgo);
+    x.last_ref = x.last_act = x.last_col = x.last_read = x.last_write = kLongAgo;
     ++number;
     const Time first = config.stagger ? config.refresh_interval * number / config.channels : config.refresh_interval;
     x.next_refresh = config.refresh_groups ? first : kNever;
@@ -353,6 +354,9 @@ void Model::pick(int channel, Time now) {
       ++x.counters.turns;
     }
     ++x.run;
+    const Time clock = up(now, config_.tick);
+    forget(x, clock);
+    if (x.next_refresh <= clock) refresh(x, clock);
     std::deque<int>& queue = x.queue[way];
     std::size_t at = 0;
     Piece& oldest = pieces_[static_cast<std::size_t>(queue.front())];
@@ -370,7 +374,7 @@ void Model::pick(int channel, Time now) {
     if (at) ++oldest.skipped;
     const int id = queue[at];
     queue.erase(queue.begin() + static_cast<std::ptrdiff_t>(at));
-    served(id, serve(x, pieces_[static_cast<std::size_t>(id)], up(now, config_.tick)) * config_.tick);
+    served(id, serve(x, pieces_[static_cast<std::size_t>(id)], clock) * config_.tick);
   }
   Time first = kNever;
   for (const std::deque<int>& queue : x.queue)
@@ -385,48 +389,151 @@ bool Model::hit(const Channel& x, const Piece& piece) const {
   return true;
 }
 
-// All refreshes that are due by clock `at`, the banks behind `bank` first.
-void Model::refresh(Channel& x, Time at, Time bank) {
+// Drop what no command from clock `now` on, nor the next refresh, can meet.
+void Model::forget(Channel& x, Time now) {
+  const Time base = std::min(now, x.next_refresh);
+  while (!x.bus.empty() && x.base + 64 <= base) {
+    x.bus.pop_front();
+    x.base += 64;
+  }
+  if (x.bus.empty()) x.base = base / 64 * 64;
+  while (!x.refs.empty() && x.refs.front().sent + config_.pbr2act <= now) x.refs.pop_front();
+}
+
+bool Model::mark(Channel& x, Time at) {
+  const auto word = static_cast<std::size_t>((at - x.base) / 64);
+  while (word >= x.bus.size()) x.bus.push_back(0);
+  const std::uint64_t bit = std::uint64_t{1} << ((at - x.base) % 64), old = x.bus[word];
+  x.bus[word] = old | bit;
+  return !(old & bit);
+}
+
+void Model::clear(Channel& x, Time at) {
+  x.bus[static_cast<std::size_t>((at - x.base) / 64)] &= ~(std::uint64_t{1} << ((at - x.base) % 64));
+}
+
+// The first free slot of the command bus from clock `at` on.
+Time Model::free_slot(const Channel& x, Time at) {
+  auto word = static_cast<std::size_t>((at - x.base) / 64);
+  Time bit = (at - x.base) % 64;
+  for (; word < x.bus.size(); ++word, bit = 0)
+    for (; bit < 64; ++bit)
+      if (!(x.bus[word] >> bit & 1)) return x.base + static_cast<Time>(word) * 64 + bit;
+  return std::max(at, x.base + static_cast<Time>(x.bus.size()) * 64);
+}
+
+// Take the first free slots of the command bus from clock `at` on; the clock of the first.
+Time Model::take_slot(Channel& x, Time at, Time slots) {
+  const Time first = free_slot(x, at);
+  mark(x, first);
+  at = first;
+  for (Time i = 1; i < slots; ++i) {
+    at = free_slot(x, at + 1);
+    mark(x, at);
+  }
+  return first;
+}
+
+// All refreshes that are due by clock `now`: after the pieces that entered before, before all later ones.
+void Model::refresh(Channel& x, Time now) {
   const Config& c = config_;
   const Time around = c.refresh_groups * c.refresh_interval;
-  const auto all = static_cast<std::size_t>(c.banks);
-  if (at - x.next_refresh >= 2 * around) {  // an idle channel: whole rounds went by unseen
-    const Time rounds = (at - x.next_refresh) / around - 1;
-    x.next_refresh += rounds * around;
-    x.counters.refreshes += rounds * c.refresh_groups;
-    for (std::size_t b = 0; b < all; ++b) {
-      if (x.row[b] < 0) continue;
-      x.row[b] = -1;
-      x.ready[b] = std::max(x.ready[b], x.pre_ok[b] + c.rp);
+  const auto all = static_cast<std::size_t>(c.banks), groups = static_cast<std::size_t>(c.refresh_groups);
+  const std::size_t size = all / groups;
+  while (x.next_refresh <= now) {
+    if (x.next_refresh > x.last_col && now - x.next_refresh >= 2 * around) {
+      const Time rounds = (now - x.next_refresh) / around - 1;  // an idle channel: whole rounds go by
+      x.next_refresh += rounds * around;
+      x.counters.refreshes += rounds * c.refresh_groups;
+      for (std::size_t b = 0; b < all; ++b) {
+        if (x.row[b] < 0) continue;
+        x.row[b] = -1;
+        x.ready[b] = std::max(x.ready[b], x.pre_ok[b] + c.rp);
+      }
+      forget(x, now);
     }
-  }
-  const std::size_t groups = static_cast<std::size_t>(c.refresh_groups), size = all / groups;
-  while (x.next_refresh <= at) {
-    std::size_t group = static_cast<std::size_t>(bank) / size;
-    for (std::size_t i = 0; i < groups; ++i) {
+    const Time due = x.next_refresh;
+    Time soonest = kNever;
+    std::size_t group = static_cast<std::size_t>(x.newest) / size, best = 0;
+    for (std::size_t i = 0; i < groups; ++i) {  // one that no piece needs, behind the stream first, else soonest free
       group = (group ? group : groups) - 1;
-      if (!(x.refreshed >> group & 1)) break;
+      Time until = due - 1;
+      for (std::size_t b = group * size; b < (group + 1) * size; ++b) until = std::max(until, x.used[b]);
+      if (!(x.refreshed >> group & 1) && until < soonest) {
+        best = group;
+        soonest = until;
+      }
     }
-    x.refreshed |= std::uint64_t{1} << group;
+    x.refreshed |= std::uint64_t{1} << best;
     if (x.refreshed == ~std::uint64_t{0} >> (64 - groups)) x.refreshed = 0;
-    Time start = x.next_refresh;
-    const std::size_t from = group * size, to = from + size;
-    for (std::size_t b = from; b < to; ++b)
-      start = std::max(start, x.row[b] >= 0 ? std::max(x.next_refresh, x.pre_ok[b]) + c.rp : x.ready[b]);
-    for (std::size_t b = from; b < to; ++b) {
+    Refresh r;
+    r.from = best * size;
+    r.to = r.from + size;
+    r.floor = std::max({due, x.last_ref + c.pbr2pbr, x.last_act + c.rrd_s});
+    Time closed = due;
+    for (std::size_t b = r.from; b < r.to; ++b) {
+      r.floor = std::max(r.floor, x.ready[b]);
+      if (x.row[b] < 0) continue;
+      closed = std::max(closed, x.pre_ok[b]);
+      if (groups > 1) r.precharges.push_back(take_slot(x, std::max(due, x.pre_ok[b])));
+      else if (r.precharges.empty()) r.precharges.push_back(0);
       x.row[b] = -1;
-      x.ready[b] = start + c.rfc;
     }
+    if (groups == 1 && !r.precharges.empty()) r.precharges[0] = take_slot(x, closed);  // one command for all
+    x.refs.push_back(std::move(r));
+    send(x, x.refs.back());
     x.next_refresh += c.refresh_interval;
     ++x.counters.refreshes;
   }
+}
+
+// Find the slot of a refresh command.
+void Model::send(Channel& x, Refresh& r) {
+  r.ready = r.floor;
+  for (const Time at : r.precharges) r.ready = std::max(r.ready, at + config_.rp);
+  r.sent = x.last_ref = take_slot(x, r.ready);
+  for (std::size_t b = r.from; b < r.to; ++b) x.ready[b] = r.sent + config_.rfc;
+}
+
+// Columns took the slots `met_` of the one bus: commands for rows that wanted them go later.
+void Model::give_way(Channel& x) {
+  for (const Time at : met_) {
+    bool met_refresh = false;
+    for (std::size_t i = 0; i < x.refs.size() && !met_refresh; ++i) {
+      Refresh& r = x.refs[i];
+      const auto found = std::find(r.precharges.begin(), r.precharges.end(), at);
+      if (found != r.precharges.end()) {
+        *found = take_slot(x, at + 1);
+        clear(x, r.sent);
+      } else if (at == r.sent) {
+        r.floor = std::max(r.floor, at);
+      } else {
+        continue;
+      }
+      send(x, r);
+      for (std::size_t k = i + 1; k < x.refs.size(); ++k) {
+        clear(x, x.refs[k].sent);
+        x.refs[k].floor = std::max(x.refs[k].floor, x.refs[k - 1].sent + config_.pbr2pbr);
+        send(x, x.refs[k]);
+      }
+      met_refresh = true;
+    }
+    if (!met_refresh) take_slot(x, at + 1);  // the second slot of the piece's own activation
+  }
+}
+
+// When an activation that is allowed from clock `at` on goes over the bus, clear of per-bank refreshes.
+Time Model::activate(Channel& x, Time at) {
+  at = free_slot(x, at);
+  for (const Refresh& r : x.refs)
+    if (r.ready - config_.rrd_s < at && at < r.sent + config_.pbr2act) at = free_slot(x, r.sent + config_.pbr2act);
+  return take_slot(x, at, config_.act_clocks);
 }
 
 // Commands of one piece from clock `now` on; the clock after its last data.
 Time Model::serve(Channel& x, const Piece& piece, Time now) {
   const Config& c = config_;
   const Time at = std::max(now, x.last_col + c.ccd_s);
-  if (x.next_refresh <= at) refresh(x, at, piece.bank);
   const bool write = piece.write;
   const Time k = c.stripe, step = k > 1 ? c.ccd_s : c.ccd_l, banks = std::min(k, piece.count);
   const Time rcd = write ? c.rcd_write : c.rcd_read, tail = c.wl + c.bl;
@@ -439,7 +546,7 @@ Time Model::serve(Channel& x, const Piece& piece, Time now) {
     if (x.row[b] != piece.row) {
       Time act;
       if (x.row[b] >= 0) {
-        act = std::max(now, x.pre_ok[b]) + c.rp;
+        act = take_slot(x, std::max(now, x.pre_ok[b])) + c.rp;
         ++x.counters.conflicts;
       } else {
         act = std::max(now, x.ready[b]);
@@ -447,6 +554,7 @@ Time Model::serve(Channel& x, const Piece& piece, Time now) {
         ++x.counters.misses;
       }
       act = std::max({act, x.act[b] + c.rc, x.last_act + c.rrd_s, x.group_act[g] + c.rrd_l, x.acts[x.act_at] + c.faw});
+      act = activate(x, act);
       x.row[b] = piece.row;
       x.act[b] = x.last_act = x.group_act[g] = x.acts[x.act_at] = act;
       x.act_at = (x.act_at + 1) % 4;
@@ -463,6 +571,14 @@ Time Model::serve(Channel& x, const Piece& piece, Time now) {
   x.counters.turnaround += col - plain;
   x.counters.hits += piece.count;
   const Time last = col + (piece.count - banks) * step, recover = write ? tail + c.wr : c.rtp;
+  if (c.one_bus) {
+    met_.clear();
+    for (const Time at_col : cols_)
+      if (!mark(x, at_col)) met_.push_back(at_col);
+    for (Time at_col = cols_.back() + step; at_col <= last; at_col += step)
+      if (!mark(x, at_col)) met_.push_back(at_col);
+    if (!met_.empty()) give_way(x);
+  }
   for (Time j = 0; j < banks; ++j) {
     const auto b = static_cast<std::size_t>(piece.bank + (piece.first + j) % k);
     const std::size_t g = b % static_cast<std::size_t>(c.groups);
@@ -471,7 +587,9 @@ Time Model::serve(Channel& x, const Piece& piece, Time now) {
     x.group_col[g] = end;
     if (write) x.group_write[g] = end;
     x.pre_ok[b] = std::max(x.pre_ok[b], end + recover);
+    x.used[b] = last;
   }
+  x.newest = piece.bank;
   x.last_col = last;
   (write ? x.last_write : x.last_read) = last;
   x.cols[x.col_at] = last;

@@ -32,10 +32,12 @@ struct Config {
   Time window, batch, reorder;
   Time request, response;  // units
   Time beat, burst, outstanding, buffer, ports;  // bytes, bytes, bursts, bytes
+  Time pbr2pbr, pbr2act;
+  Time one_bus, act_clocks;  // the command bus
 };
 
 constexpr std::size_t kFields = sizeof(Config) / sizeof(Time);
-static_assert(kFields == 45, "the order and number of fields is that of params.py");
+static_assert(kFields == 49, "the order and number of fields is that of params.py");
 
 enum class Note : int { kNone, kFirst, kLast, kResponse, kDone };
 
@@ -99,13 +101,24 @@ class Model {
     Time bytes = 0, clock = 0, free = 0, response = 0, event = kNever;
     bool blocked = false;
   };
+  struct Refresh {  // one that later commands can still meet
+    std::size_t from = 0, to = 0;  // banks
+    Time floor = 0, ready = 0, sent = 0;  // floor: not before, for what was there before
+    std::vector<Time> precharges;  // clocks
+  };
   struct Channel {
     std::deque<int> queue[2];  // reads, writes, by arrival
     std::vector<Time> row, act, pre_ok, ready, group_act, group_col, group_write;
     std::vector<Time> acts, cols;  // rings: the last four activations, the last columns of the window
     std::size_t act_at = 0, col_at = 0;
     Time last_act, last_col, last_read, last_write, next_refresh, event = kNever, run = 0;
-    std::uint64_t refreshed = 0;  // bank groups that have had their turn in this round, a bit each
+    std::uint64_t refreshed = 0;  // groups of banks that have had their turn in this round, a bit each
+    std::deque<Refresh> refs;
+    Time last_ref;
+    std::vector<Time> used;  // of a bank, the last column of the last piece in it
+    Time newest = 0;  // a bank of the piece that entered last
+    std::deque<std::uint64_t> bus;  // taken slots of the bus that rows' commands go over, a bit a clock from `base` on
+    Time base = 0;
     bool write = false;
     Counters counters = {};
   };
@@ -128,7 +141,15 @@ class Model {
   void schedule(int channel, Time time);
   void pick(int channel, Time now);
   bool hit(const Channel& c, const Piece& p) const;
-  void refresh(Channel& c, Time at, Time bank);
+  void refresh(Channel& c, Time now);
+  void forget(Channel& c, Time now);
+  static bool mark(Channel& c, Time at);  // whether the slot was free
+  static void clear(Channel& c, Time at);
+  static Time free_slot(const Channel& c, Time at);
+  static Time take_slot(Channel& c, Time at, Time slots = 1);
+  void send(Channel& c, Refresh& r);
+  void give_way(Channel& c);
+  Time activate(Channel& c, Time at);
   Time serve(Channel& c, const Piece& p, Time now);
   void served(int piece, Time done);
   void deliver(int port);
@@ -141,7 +162,7 @@ class Model {
   std::vector<Transfer> transfers_;
   std::vector<int> spare_bursts_, spare_pieces_, spare_transfers_;
   std::priority_queue<Event, std::vector<Event>, std::greater<Event>> heap_;
-  std::vector<Time> cols_;  // of the piece being served
+  std::vector<Time> cols_, met_;  // of the piece being served: columns, and those whose slots were taken
   Event hot_ = {};  // when valid, earlier than all of the heap: most events are the next to come
   bool hot_valid_ = false;
   Time sequence_ = 0;

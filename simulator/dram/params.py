@@ -25,14 +25,14 @@ _ORGANISATION: Names = ("channels", "bank_groups", "banks", "access_bytes", "pag
 _MAPPING: Names = ("interleave_bytes", "bank_stripe", "order", "bank_xor", "channel_hash")
 _TIMING: Names = (
     *("tBL", "tRL", "tWL", "tRCDRD", "tRCDWR", "tRP", "tRAS", "tRC", "tRTP", "tWR", "tRRD_S", "tRRD_L", "tFAW"),
-    *("tCCD_S", "tCCD_L", "tWTR_S", "tWTR_L", "tTURN", "tREFI", "tRFC"),
+    *("tCCD_S", "tCCD_L", "tWTR_S", "tWTR_L", "tTURN", "tREFI", "tRFC", "tPBR2PBR", "tPBR2ACT"),
 )
 _CONTROLLER: Names = (
     *("refresh", "refresh_banks", "refresh_stagger", "window", "batch", "reorder"),
     *("request_path", "response_path"),
 )
 _PORT: Names = ("axi_burst_bytes", "outstanding", "buffer_bytes")
-_BUS: Names = ("command_buses", "act_clocks")  # the command bus, which only the command-by-command model has
+_BUS: Names = ("command_buses", "act_clocks")
 NAMES = ("clock", *_ORGANISATION, *_MAPPING, *_TIMING, *_CONTROLLER, *_PORT, *_BUS)
 """Every parameter that a file must have."""
 
@@ -77,7 +77,7 @@ class DramFile(BaseModel):
                     ok = False
                 if not ok or (name != "clock" and isinstance(p.value, str)):
                     raise ValueError(f"{name} is {p.value!r}, must be a number from 0")
-        for name in ("clock", "tBL", "tCCD_S", "refresh_banks"):
+        for name in ("clock", "tBL", "tCCD_S", "refresh_banks", "act_clocks"):
             if not Fraction(str(self.value(name))):
                 raise ValueError(f"{name} is 0")
         for name in _POWERS:
@@ -95,6 +95,10 @@ class DramFile(BaseModel):
             raise ValueError(f"bank_stripe {stripe} is 1 or at least tCCD_L / tCCD_S")
         if self.number("banks") % self.number("refresh_banks"):
             raise ValueError("refresh_banks must divide banks")
+        if self.value("refresh") == "bank" and self.number("refresh_banks") % stripe:
+            raise ValueError(
+                f"refresh_banks must be a multiple of bank_stripe {stripe}: one refresh for all of a piece"
+            )
         if self.number("axi_burst_bytes") > 4096:
             raise ValueError("an AXI burst may not cross 4096 bytes")
         return self
@@ -182,6 +186,10 @@ class Config:
     outstanding: int
     buffer: int
     ports: int
+    pbr2pbr: int
+    pbr2act: int
+    one_bus: int
+    act_clocks: int
 
     @property
     def words(self) -> list[int]:
@@ -259,6 +267,10 @@ def config(file: DramFile, user_hz: float | Fraction, ports: int) -> Config:
         outstanding=file.number("outstanding"),
         buffer=file.number("buffer_bytes"),
         ports=ports,
+        pbr2pbr=t("tPBR2PBR"),
+        pbr2act=t("tPBR2ACT"),
+        one_bus=int(file.number("command_buses") == 1),
+        act_clocks=file.number("act_clocks"),
     )
 
 
