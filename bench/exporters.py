@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -178,32 +178,49 @@ def committed(path: Path, part: str) -> Model:
         DpuError: the compiler does not accept it.
     """
     module, store = canonical(path, part, absent=True)
-    component = "vae" if part == "vae_decoder" else part
-    for value in ir.load(path).graph.initializers.values():
-        tensor, source = value.const_value, f"{part}::{value.name}"
-        if isinstance(tensor, ir.ExternalTensor) and source in store:
-            shape, recipe = store.entry(source).shape, str(tensor.doc_string)
+    for name, recipe in recipes(path).items():
+        if (source := f"{part}::{name}") in store:
+            shape = store.entry(source).shape
 
-            def read(recipe: str = recipe) -> npt.NDArray[Any]:
-                return np.concatenate(list(_seeded(component, recipe)), -1)
+            def read(recipe: str = recipe, shape: tuple[int, ...] = shape) -> npt.NDArray[Any]:
+                return _seeded(part, recipe).reshape(shape)
 
             store.add(source, Entry(shape, np.dtype(np.float32), read=read))
     return module, store
 
 
-def _seeded(component: str, recipe: str) -> Iterator[npt.NDArray[Any]]:
-    """The tensors of a recipe, `name[128,192]^T|other[...]`."""
+def fill(path: Path, part: str) -> ir.Model:
+    """A graph of `DATA` with its weights."""
+    model = ir.load(path)
+    for name, recipe in recipes(path).items():
+        value = model.graph.initializers[name]
+        assert value.const_value is not None
+        array = _seeded(part, recipe).astype(np.float32).reshape(value.const_value.shape.numpy())
+        value.const_value = ir.Tensor(np.ascontiguousarray(array), name=name)
+    return model
+
+
+def recipes(path: Path) -> dict[str, str]:
+    """Initialisers of a graph of `DATA` that stand for weights: name -> which seeded tensors they were."""
+    found = {str(v.name): v.const_value for v in ir.load(path).graph.initializers.values()}
+    return {name: str(t.doc_string) for name, t in found.items() if isinstance(t, ir.ExternalTensor)}
+
+
+def _seeded(part: str, recipe: str) -> npt.NDArray[Any]:
+    """The tensor of a recipe, `name[128,192]^T|other[...]`."""
     from ..frontend.seeded import seeded_tensor
 
-    for part in recipe.split("|"):
-        found = re.fullmatch(r"(.+)\[([\d,]+)\](\^T)?", part)
+    values = []
+    for tensor in recipe.split("|"):
+        found = re.fullmatch(r"(.+)\[([\d,]+)\](\^T)?", tensor)
         if found is None:
             raise DpuError(
                 recipe, "no recipe of a weight", hint="make the data again: tests/data/optimum/make.py", code="E115"
             )
         shape = tuple(int(d) for d in found[2].split(","))
-        value = seeded_tensor(0, component, found[1], shape).numpy()
-        yield value.T if found[3] else value
+        value = seeded_tensor(0, "vae" if part == "vae_decoder" else part, found[1], shape).numpy()
+        values.append(value.T if found[3] else value)
+    return np.concatenate(values, -1)
 
 
 def torchscript(pipe: Any, part: str, path: Path) -> None:

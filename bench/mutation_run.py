@@ -339,7 +339,9 @@ def builtin() -> list[Subject]:
     return [net(load_arch("dpu_tiny")), net(three_tiles())]
 
 
-def command_line(program: Path | None, count: int, seed: int, entry: str, orders: int, output: Path | None) -> str:
+def command_line(
+    program: Path | None, count: int, seed: int, entry: str, orders: int, latent: int, output: Path | None
+) -> str:
     """The command that makes a report again."""
     parts = ["dpubench mutate"]
     if program is not None:
@@ -349,6 +351,8 @@ def command_line(program: Path | None, count: int, seed: int, entry: str, orders
         parts.append(f"--entry {entry}")
     if orders != 8:
         parts.append(f"--orders {orders}")
+    if latent != 2:
+        parts.append(f"--latent {latent}")
     if output is not None:
         parts.append(f"-o {output}")
     return " ".join(parts)

@@ -15,7 +15,7 @@ from ..ir.arch import Arch
 from ..ir.container import Base, Entry, Program, Slot, SourceOp
 from ..ir.isa import Words
 from ..ir.macs import macs as logical_macs
-from ..ir.tile_program import Dram
+from ..ir.tile_program import Dram, uncollected
 from ..passes.lower.constants import ConstantPool, ConstantsImage, Fetch, Maker
 from ..passes.lower.program import LoweredEntry, lower_module
 from ..passes.overlap_prologues import overlap
@@ -85,6 +85,7 @@ def emit(
     return assemble(lowered, arch, host_inputs, constants)
 
 
+@uncollected()
 def assemble(lowered: Lowered, arch: Arch, host_inputs: HostInputs, write_constants: bool = True) -> Emitted:
     """Scheduled and placed tile programs to a `Program`: DRAM addresses, words, semaphores, checks.
 

@@ -44,10 +44,14 @@ def use_checkpoint(store: WeightStore, part: str, path: Path) -> int:
     Raises:
         DpuError: no safetensors file, no parameter of the part in it, or one of another shape or an unknown layout.
     """
-    tensors = _tensors(path)
+    tensors, others = _tensors(path)
     found = 0
     for source in list(store):
         prefix, _, name = source.partition("::")
+        if prefix == part and name in others:
+            raise _refuse(
+                path, name, f"is {others[name]}", "weights are F16, BF16, F32, I8, or int4 packed into U8 or I32"
+            )
         if prefix != part or (name not in tensors and f"{name}_packed" not in tensors):
             continue
         store.add(source, _entry(path, store, source, name, tensors))
@@ -62,7 +66,8 @@ def use_checkpoint(store: WeightStore, part: str, path: Path) -> int:
     return found
 
 
-def _tensors(path: Path) -> dict[str, Entry]:
+def _tensors(path: Path) -> tuple[dict[str, Entry], dict[str, str]]:
+    """What the file holds, and the types of what it holds in another than `_DTYPES`."""
     try:
         with path.open("rb") as file:
             size = int.from_bytes(file.read(8), "little")
@@ -70,15 +75,16 @@ def _tensors(path: Path) -> dict[str, Entry]:
                 raise ValueError("its header is longer than the file")
             header = json.loads(file.read(size))
         header.pop("__metadata__", None)
-        out = {}
+        out, others = {}, {}
         for name, entry in header.items():
             begin, end = entry["data_offsets"]
             if entry["dtype"] not in _DTYPES:
-                continue  # not a weight
+                others[name] = str(entry["dtype"])
+                continue
             out[name] = Entry(tuple(entry["shape"]), np.dtype(_DTYPES[entry["dtype"]]), path, 8 + size + begin)
             if end - begin != out[name].nbytes or 8 + size + end > path.stat().st_size:
                 raise ValueError(f"tensor '{name}' is cut off")
-        return out
+        return out, others
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
         raise DpuError(
             str(path), f"not a readable safetensors file ({e})", hint="copy or download the file again", code="E112"

@@ -92,8 +92,8 @@ _GLOBAL: tuple[Register, ...] = (
         0,
         "actions of the host",
         (
-            Field("START", 0, 1, "start all tiles at their program addresses; ignored while BUSY"),
-            Field("RESET", 1, 1, "stop, empty queues and semaphores, clear STATUS, ERROR and counters"),
+            Field("START", 0, 1, "start all tiles at their program addresses; ignored while BUSY or ERROR is set"),
+            Field("RESET", 1, 1, "stop, wait for DRAM, empty queues and semaphores, clear STATUS, ERROR and counters"),
         ),
     ),
     Register(
@@ -103,7 +103,7 @@ _GLOBAL: tuple[Register, ...] = (
         0,
         "what the DPU does",
         (
-            Field("BUSY", 0, 1, "a tile has not ended"),
+            Field("BUSY", 0, 1, "a tile has not ended, or after an error or RESET a DRAM access is open"),
             Field("DONE", 1, 1, "all tiles ended since START"),
             Field("ERROR", 2, 1, "a tile stopped with an error; see ERROR"),
         ),
@@ -140,6 +140,7 @@ _GLOBAL: tuple[Register, ...] = (
     Register("ERROR_WORD", 0x02C, "ro", 0, "index of the word in its tile's stream"),
     *_wide("ERROR_ADDRESS", 0x030, "ro", "DRAM or scratchpad address at fault"),
     *_wide("CYCLES", 0x038, "ro", "cycles from START until all tiles ended"),
+    Register("WATCHDOG", 0x040, "rw", None, "cycles without progress until a running DPU stops in error; 0: never"),
     *_wide("BASE", 0x080, "rw", "byte address of base register i, a multiple of 64", BASE_REGISTERS, 16),
     *_wide("LIMIT", 0x088, "rw", "bytes of the region of base register i; an access beyond is an error",
            BASE_REGISTERS, 16),
@@ -191,6 +192,7 @@ ERRORS = {
     5: ("FETCH", "the stream has no END within PROGRAM_WORDS"),
     6: ("NUMERIC", "a numeric exception of a word with the TRAP flag"),
     7: ("DRAM", "DRAM answered with an error"),
+    8: ("WATCHDOG", "no tile made progress for WATCHDOG cycles: tokens that never come, or DRAM does not answer"),
 }
 """Codes of the ERROR register: name and meaning."""
 

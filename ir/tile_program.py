@@ -10,7 +10,9 @@ step and the phase. Sections are what the scheduler moves.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +22,19 @@ from .isa import Opcode
 SPACES = ("act", "wgt", "acc", "vbuf", "param", "table")
 ITEM_BYTES = {"f16": 2, "f32": 4, "i8": 1, "i32": 4}
 DRAM_KINDS = ("const", "work", "state", "io")
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """No garbage collection within: a program is millions of objects without a cycle, and looking for one costs a
+    quarter of a compilation."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 @dataclass(slots=True, eq=False)

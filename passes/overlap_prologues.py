@@ -14,7 +14,7 @@ from xdsl.passes import ModulePass
 
 from ..ir.isa import Opcode
 from ..ir.tile import ProgramOp
-from ..ir.tile_program import Buf, Dram, Instr, Section, TileProgram
+from ..ir.tile_program import Buf, Dram, Instr, Section, TileProgram, uncollected
 from .text_form import rewrite
 
 _WRITTEN = {
@@ -115,6 +115,7 @@ def _movable(prologue: _Group, main: _Group) -> bool:
     return not _conflict(touched, main.stores) and not _conflict(main.loads, prologue.stores)
 
 
+@uncollected()
 def overlap(program: TileProgram) -> None:
     """Reorder the sections of one program in place."""
     order: list[_Group] = []

@@ -18,7 +18,7 @@ from ..errors import DpuError
 from ..ir.arch import Arch, load_arch
 from ..ir.isa import TABLE_SLOTS
 from ..ir.tile import ProgramOp
-from ..ir.tile_program import Buf, TileProgram
+from ..ir.tile_program import Buf, TileProgram, uncollected
 from .text_form import rewrite
 
 
@@ -91,6 +91,7 @@ def last_uses(program: TileProgram) -> dict[Buf, int]:
     return last
 
 
+@uncollected()
 def plan(program: TileProgram, arch: Arch) -> None:
     """Set `at` of every buffer.
 

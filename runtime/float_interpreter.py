@@ -18,6 +18,7 @@ from xdsl.ir import Operation, SSAValue
 from ..errors import DpuError
 from ..ir import graph as g
 from ..ir.graph import ints, shape_of
+from ..ir.locations import where
 from ..ir.signature import argument_names, result_names
 from .tensors import F32, host_input, sinusoid
 
@@ -156,8 +157,8 @@ def evaluate(op: Operation, get: Get) -> Tensor:
     rule = _RULES.get(type(op))
     if rule is None:
         raise DpuError(
-            str(op.name),
-            "no rule in the float interpreter",
+            where(op),
+            f"'{op.name}' has no rule in the float interpreter",
             why="it evaluates the canonical graph only",
             hint="run the import passes first",
             code="E404",

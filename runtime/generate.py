@@ -54,9 +54,10 @@ class Summary:
         """The lines that `dpurun` prints."""
         lines: list[str] = []
         if self.arch:
+            how = "RTL, memory modelled" if self.target == "rtl" else "simulated, uncalibrated"
             lines.append(
                 f"modelled device  {_seconds(self.image_cycles / self.clock_hz)} an image on {self.arch} "
-                f"({self.image_cycles:,} cycles at {self.clock_hz / 1e6:g} MHz, simulated, uncalibrated)"
+                f"({self.image_cycles:,} cycles at {self.clock_hz / 1e6:g} MHz, {how})"
             )
             a_run = ", ".join(f"{name} {n:,}" for name, n in self.cycles.items())
             lines.append(f"cycles a run     {a_run}")
@@ -106,6 +107,7 @@ def make_image(
     compare_with: Path | None = None,
     on_step: OnStep | None = None,
     looking: Looking | None = None,
+    waves: Path | None = None,
 ) -> Summary:
     """Make one image and write what was asked for.
 
@@ -119,6 +121,7 @@ def make_image(
         compare_with: an exported folder whose float32 UNet the device's is compared with, step by step.
         on_step: called after each denoising step.
         looking: what to see of the run from the inside.
+        waves: a VCD file of the signals of target `rtl`.
 
     Raises:
         DpuError: the model does not fit the target or the request, or a run fails.
@@ -126,6 +129,8 @@ def make_image(
     check_target(target)
     looking = looking or Looking()
     looking.check(target)
+    if waves is not None and target != "rtl":
+        raise DpuError("--waves", f"target {target} has none", hint="--target rtl", code="E501")
     if not request.prompt.strip():
         raise DpuError("--prompt", "is empty", hint='say what the image shows, as in --prompt "a red fox"', code="E501")
     if target == "cpu":
@@ -149,7 +154,7 @@ def make_image(
             hint=f"compile it: dpuc compile {model} --arch dpu_tiny -o model.dpu",
             code="E405",
         )
-    return _on_device(files, program, target, request, out, start, trace, report, compare_with, on_step, looking)
+    return _on_device(files, program, target, request, out, start, trace, report, compare_with, on_step, looking, waves)
 
 
 def _on_cpu(files: PipelineFiles, request: Request, out: Path, start: float, on_step: OnStep | None) -> Summary:
@@ -180,13 +185,14 @@ def _on_device(
     compare_with: Path | None,
     on_step: OnStep | None,
     looking: Looking,
+    waves: Path | None,
 ) -> Summary:
     from .parts import device_parts
     from .session import Session
     from .sqnr import compare
     from .unets import DpuUnet, OnnxUnet
 
-    with Session(program, open_device(target, program.arch)) as session:
+    with Session(program, open_device(target, program.arch, waves)) as session:
         looking.attach(session.device, program)
         pipeline = Pipeline(files, device_parts(session))
         unet = DpuUnet(session)

@@ -67,7 +67,8 @@ class HostModel:
             DpuError: ONNX Runtime refuses the inputs.
         """
         try:
-            feed = {n: np.ascontiguousarray(np.asarray(inputs[n]), dtype) for n, dtype in self.inputs.items()}
+            # Not ascontiguousarray, which gives a scalar an axis.
+            feed = {n: np.asarray(inputs[n], dtype, order="C") for n, dtype in self.inputs.items()}
             return dict(zip(self.outputs, self._session.run(self._fetch, feed), strict=True))
         except Exception as e:
             raise DpuError(self.name, "ONNX Runtime failed", why=str(e), code="E406") from e

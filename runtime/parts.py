@@ -87,8 +87,9 @@ class GraphPart:
         values: dict[str, Any] = {k: np.asarray(v) for k, v in inputs.items()}
         for s in self._embeddings:
             ids, table = values[s["input"]].astype(np.int64), self._table(s["table"])
-            if ids.size and not 0 <= ids.min() <= ids.max() < len(table):
-                raise DpuError(self.name, f"token {ids.max()} is outside a vocabulary of {len(table)}", code="E407")
+            outside = ids[(ids < 0) | (ids >= len(table))]
+            if outside.size:
+                raise DpuError(self.name, f"token {outside[0]} is outside a vocabulary of {len(table)}", code="E407")
             position = self._table(s["position"])[: ids.shape[1]]
             values[s["output"]] = table[ids].astype(np.float32) + position.astype(np.float32)
         found = self._run(values)

@@ -44,6 +44,29 @@ def blocks(
 
 
 @app.command()
+def functional(
+    arch: Annotated[str, typer.Option(help="The arch to compile for.")] = "dpu_f2",
+    blocks: Annotated[str, typer.Option(help="Blocks, with commas between them; all of them if left out.")] = "",
+    runs: Annotated[int, typer.Option(min=1, help="Runs of each side; the shortest counts.")] = 3,
+) -> None:
+    """How long is the functional simulator's time beside ONNX Runtime's for the same 8-bit products? Minutes.
+
+    \b
+    Examples:
+      dpubench functional
+      OMP_NUM_THREADS=1 dpubench functional --blocks "transformer 1280 @ 32x32" --runs 2
+    """
+    from ..blocks import BLOCKS
+    from ..functional import measure
+
+    names = [b.strip() for b in blocks.split(",") if b.strip()]
+    unknown = [b for b in names if b not in BLOCKS]
+    if unknown:
+        raise typer.BadParameter(f"no block '{unknown[0]}'; there are: {', '.join(BLOCKS)}", param_hint="--blocks")
+    typer.echo(measure(arch, names, runs).text())
+
+
+@app.command()
 def dram(
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Also write the tables as JSON.")] = None,
 ) -> None:
@@ -140,6 +163,7 @@ def mutate(
     seed: Annotated[int, typer.Option(min=0, help="Of the mutations and the orders of execution.")] = 0,
     entry: Annotated[str, typer.Option(help="Entry of the file; default: its first.")] = "",
     orders: Annotated[int, typer.Option(min=1, help="Random legal orders for each accepted mutant.")] = 8,
+    latent: Annotated[int, typer.Option(min=0, help="Random legal orders for each rejected mutant.")] = 2,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Also write the table as JSON.")] = None,
 ) -> None:
     """Does the verifier let a program through that computes something else? Exit code 1 if one escapes.
@@ -148,15 +172,16 @@ def mutate(
     Examples:
       dpubench mutate --count 150
       dpubench mutate --count 2000 --seed 0 -o results/mutations/nets.json
+      dpubench mutate out/tiny.dpu --entry unet --count 100 --orders 4 --latent 0
     """
     from ...runtime.cli.common import progress
     from ..mutation_run import builtin, command_line, file, measure
 
     check_output(output)
     subjects = builtin() if program is None else [file(program, entry)]
-    command = command_line(program, count, seed, entry, orders, output)
+    command = command_line(program, count, seed, entry, orders, latent, output)
     with progress("mutants") as update:
-        found = measure(subjects, count, seed, orders, command=command, progress=update)
+        found = measure(subjects, count, seed, orders, latent, command, update)
     if output is not None:
         found.save(output)
     typer.echo(found.text())

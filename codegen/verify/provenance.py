@@ -239,14 +239,21 @@ def _objects(
 ) -> list[Ints]:
     """The object of each operand; -1, the last one, of size zero, where the operation names none."""
     ranks = 16
-    found = [[-1] * (len(w) * ranks) for w in words]
+    places: list[list[int]] = [[] for _ in words]
+    things: list[list[int]] = [[] for _ in words]
     for op, (tile, index) in word_of.items():
-        of, mine, first = _RANKS_OF[op.opcode], found[tile], index * ranks
+        of, place, thing, first = _RANKS_OF[op.opcode], places[tile], things[tile], index * ranks
         for role, value in op.operands.items():
-            thing = number[value]
+            mine = number[value]
             for rank in of[role]:
-                mine[first + rank] = thing
-    return [np.array(f, np.int64)[b.word * ranks + b.rank] for f, b in zip(found, streams, strict=True)]
+                place.append(first + rank)
+                thing.append(mine)
+    found = []
+    for b, place, thing, w in zip(streams, places, things, words, strict=True):
+        every = np.full(len(w) * ranks, -1, np.int64)
+        every[place] = thing
+        found.append(every[b.word * ranks + b.rank])
+    return found
 
 
 def _slot(d: Dram) -> Slot:

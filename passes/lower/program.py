@@ -26,7 +26,7 @@ from ...ir.qgraph import (
     QSiluOp,
 )
 from ...ir.signature import argument_names, result_names
-from ...ir.tile_program import Dram, Instr, Section, TileProgram
+from ...ir.tile_program import Dram, Instr, Section, TileProgram, uncollected
 from .attention import AttentionLowering
 from .constants import ConstantPool, Fetch
 from .context import Lowering
@@ -130,6 +130,7 @@ def lower_entry(f: FuncOp, arch: Arch, pool: ConstantPool, state: set[str]) -> L
     return entry
 
 
+@uncollected()
 def lower_module(
     module: ModuleOp, arch: Arch, fetch: Fetch, part: str = "unet"
 ) -> list[tuple[LoweredEntry, ConstantPool]]:

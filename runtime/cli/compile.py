@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from ...errors import DpuError
+
 
 def compile_model(
     model: Annotated[Path, typer.Argument(help="An exported pipeline folder or one UNet ONNX file.")],
@@ -39,6 +41,8 @@ def compile_model(
     check_output(out)
     check_output(dump_passes, folder=True)
     check_output(bisect, folder=True)
+    if estimate and weights is not None:
+        raise DpuError("--weights", "an estimate reads no weights", hint="leave out one of the two", code="E501")
     if estimate:
         typer.echo(estimate_text(model, arch, steps, parse_size(size), batch))
         return

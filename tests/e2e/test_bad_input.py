@@ -491,7 +491,7 @@ def test_a_program_of_another_arch_than_the_device(made: Path) -> None:
     )
 
 
-_TARGETS = "  try: one of sim, cpu"
+_TARGETS = "  try: one of sim, rtl, cpu"
 
 
 @cases(
@@ -503,9 +503,18 @@ _TARGETS = "  try: one of sim, cpu"
         "dpurun good.dpu --prompt '  ' -o out.png",
         'E501]: --prompt: is empty\n  try: say what the image shows, as in --prompt "a red fox"',
     ),
-    ("dpurun good.dpu --prompt x --steps 0 -o out.png", "E501]: --steps: 0 is not between 1 and 1000"),
-    ("dpurun good.dpu --prompt x --steps -3 -o out.png", "E501]: --steps: -3 is not between 1 and 1000"),
-    ("dpurun good.dpu --prompt x --seed -1 -o out.png", "E501]: --seed: -1 is not between 0 and 2^64 - 1"),
+    (
+        "dpurun good.dpu --prompt x --steps 0 -o out.png",
+        "E501]: --steps: 0 is not between 1 and 1000\n  try: see --help",
+    ),
+    (
+        "dpurun good.dpu --prompt x --steps -3 -o out.png",
+        "E501]: --steps: -3 is not between 1 and 1000\n  try: see --help",
+    ),
+    (
+        "dpurun good.dpu --prompt x --seed -1 -o out.png",
+        "E501]: --seed: -1 is not between 0 and 2^64 - 1\n  try: see --help",
+    ),
     (
         "dpurun good.dpu --prompt x --guidance nan -o out.png",
         "E501]: --guidance: nan is no scale\n  try: 5 is usual, 1 turns guidance off",
@@ -531,8 +540,8 @@ _TARGETS = "  try: one of sim, cpu"
         "  try: compile with --batch 2, or run with --guidance 1",
     ),
     (
-        "dpurun good.dpu --prompt x --target rtl -o out.png",
-        f"E430]: --target rtl: the Verilated tile has no driver in this version\n{_TARGETS}",
+        "dpurun good.dpu --prompt x --waves waves.vcd -o out.png",
+        "E501]: --waves: target sim has none\n  try: --target rtl",
     ),
     (
         "dpurun good.dpu --prompt x --target f2 -o out.png",
@@ -602,9 +611,9 @@ _MULTIPLE = (
         "dpuc compile op/model.onnx --shape sample -o out.dpu",
         "E501]: --shape sample: not NAME=AxBxC\n  try: such as --shape sample=2x4x128x128",
     ),
-    ("dpuc compile pipe --estimate --steps 0", "E501]: --steps: 0 is not 1 or more"),
-    ("dpuc calibrate pipe --steps 0 -o out.st", "E501]: --steps: 0 is not between 1 and 1000"),
-    ("dpuc calibrate pipe --prompts 0 -o out.st", "E501]: --prompts: 0 is not between 1 and 8"),
+    ("dpuc compile pipe --estimate --steps 0", "E501]: --steps: 0 is not 1 or more\n  try: see --help"),
+    ("dpuc calibrate pipe --steps 0 -o out.st", "E501]: --steps: 0 is not between 1 and 1000\n  try: see --help"),
+    ("dpuc calibrate pipe --prompts 0 -o out.st", "E501]: --prompts: 0 is not between 1 and 8\n  try: see --help"),
     (
         "dpuc calibrate pipe --guidance inf -o out.st",
         "E501]: --guidance: inf is no scale\n  try: 5 is usual, 1 turns guidance off",
@@ -613,11 +622,12 @@ _MULTIPLE = (
         "dpuc calibrate good.dpu -o out.st",
         "E106]: good.dpu: is a file, expected an exported folder\n  try: dpuc export tiny-seeded -o DIR",
     ),
-    ("dpuc dis good.dpu --tile 7", "E501]: --tile: no tile 7, they are 0 to 0"),
+    ("dpuc dis good.dpu --tile 7", "E501]: --tile: no tile 7, they are 0 to 0\n  try: see --help"),
     ("dpuc dis good.dpu --entry nosuch", "E501]: --entry: no entry 'nosuch'\n  try: one of unet"),
     (
         "dpuc dis good.dpu --op (",
-        "E501]: --op: '(' is no regular expression (missing ), unterminated subpattern at position 0)",
+        "E501]: --op: '(' is no regular expression (missing ), unterminated subpattern at position 0)\n"
+        "  try: see --help",
     ),
     (
         "dpuc export nosuch -o out",
@@ -690,9 +700,12 @@ _DUMP = "  try: start from a dump of --dump-passes"
     ),
     (
         "dpuc opt --passes canonicalise bytes.mlir -o out.mlir",
-        "E107]: bytes.mlir: cannot be read (not UTF-8 text)",
+        "E107]: bytes.mlir: cannot be read (not UTF-8 text)\n  try: give a text file in UTF-8",
     ),
-    ("dpuc opt --passes canonicalise pipe -o out.mlir", "E107]: pipe: cannot be read (Is a directory)"),
+    (
+        "dpuc opt --passes canonicalise pipe -o out.mlir",
+        "E107]: pipe: cannot be read (Is a directory)\n  try: give a text file in UTF-8",
+    ),
     (
         "dpuc import op/model.onnx --dump-passes out -o out.mlir",
         "E501]: --dump-passes: there are no passes to dump\n  try: add --passes",
@@ -766,7 +779,7 @@ def test_an_existing_output_is_untouched_by_a_failure(run: Run, made: Path) -> N
     ("line", "text"),
     [
         ("dpuc verify words.dpu", f"E303]: words.dpu: checksum of tensor 'words/unet/0' differs\n{_DAMAGED}"),
-        ("dpurun good.dpu --prompt x --steps 0", "E501]: --steps: 0 is not between 1 and 1000"),
+        ("dpurun good.dpu --prompt x --steps 0", "E501]: --steps: 0 is not between 1 and 1000\n  try: see --help"),
     ],
 )
 def test_the_installed_commands_do_the_same(made: Path, line: str, text: str) -> None:

@@ -37,7 +37,11 @@ def test_a_difference_names_the_layer_and_both_values(compiled: Compiled) -> Non
 def test_accepting_needs_a_reason(tmp_path: Path) -> None:
     with pytest.raises(DpuError) as e:
         golden.accept("  ", tmp_path)
-    assert e.value.text() == "error[E511]: --accept: no reason\n  why: a golden that moved without one is a bug"
+    assert e.value.text() == (
+        "error[E511]: --accept: no reason\n"
+        "  why: a golden that moved without one is a bug\n"
+        '  try: say why, as in --accept "better tiling"'
+    )
 
 
 def test_a_missing_golden_says_how_to_make_it(tmp_path: Path) -> None:

