@@ -1,4 +1,4 @@
-# Targets: demo, test, test-slow, lint, clean. Everything happens in .venv, made on first use from python3 (3.11 or newer).
+# Targets: demo, test, test-slow, lint, lint-rtl, clean. Everything happens in .venv, made on first use from python3 (3.11 or newer).
 
 PYTHON ?= python3
 PIP_FLAGS ?=
@@ -13,7 +13,7 @@ export OMP_WAIT_POLICY ?= passive
 export OMP_NUM_THREADS ?= 1
 export HF_HUB_OFFLINE := 1
 
-.PHONY: demo test test-slow lint clean
+.PHONY: demo test test-slow lint lint-rtl clean
 .DELETE_ON_ERROR:
 
 $(STAMP): pyproject.toml
@@ -39,13 +39,16 @@ test: lint
 test-slow: $(STAMP)
 	$(BIN)/pytest -q -m slow
 
-lint: $(STAMP)
+lint: $(STAMP) lint-rtl
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	# mypy names a package after its folder; a checkout may be called anything, so it sees the root as `dpu`.
 	mkdir -p .venv/lint && ln -sfn ../.. .venv/lint/dpu
 	cd .venv/lint && ../bin/mypy --config-file ../../pyproject.toml --cache-dir ../../.mypy_cache \
-	  --exclude '/(tests|build|dist|out)/' dpu
+	  --exclude '/(tests|build|dist|out|rtl/bench)/' dpu
+
+lint-rtl: $(STAMP)
+	$(BIN)/python -m dpu.rtl.lint
 
 clean:
 	rm -rf .venv build dist *.egg-info $(OUT) .mypy_cache .ruff_cache .hypothesis

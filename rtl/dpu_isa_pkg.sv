@@ -3,6 +3,8 @@
 
 package dpu_isa_pkg;
 
+  /* verilator lint_off UNUSEDPARAM */  // a module uses the constants that it needs
+
   parameter int unsigned AbiVersion = 1;
   parameter int unsigned WordBits = 512;
   parameter int unsigned WordBytes = 64;
@@ -407,6 +409,7 @@ package dpu_isa_pkg;
   parameter int unsigned RegErrorAddressHi = 32'h0034;
   parameter int unsigned RegCyclesLo = 32'h0038;
   parameter int unsigned RegCyclesHi = 32'h003c;
+  parameter int unsigned RegWatchdog = 32'h0040;
   parameter int unsigned RegBaseLo = 32'h0080;
   parameter int unsigned RegBaseLoStride = 32'h10;
   parameter int unsigned RegBaseLoCount = 8;
@@ -578,7 +581,10 @@ package dpu_isa_pkg;
     ErrorRegion = 8'd4,
     ErrorFetch = 8'd5,
     ErrorNumeric = 8'd6,
-    ErrorDram = 8'd7
+    ErrorDram = 8'd7,
+    ErrorWatchdog = 8'd8
   } error_e;
+
+  /* verilator lint_on UNUSEDPARAM */
 
 endpackage

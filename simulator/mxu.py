@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import sys
+from functools import cache
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -11,10 +13,13 @@ import numpy.typing as npt
 
 from ..ir.isa import Buffer, MmMode, RowMax
 from ..ir.numerics import matmul_i8
+from . import threads
 from .decode import Decoded
 from .state import Fault, Tally, Tile
 
 TORCH_MACS = 1 << 24  # a product of this size pays for importing torch (about two seconds, once)
+SHARED_MACS = 1 << 23  # a product of this size is shared among threads
+WIDE_MACS = 1 << 22  # smaller products of several column tiles are done as one
 
 I8 = npt.NDArray[np.int8]
 I32 = npt.NDArray[np.int32]
@@ -41,12 +46,16 @@ class _Product:
         torch = self.torch
         if out is None:
             out = np.empty((a.shape[0], w.shape[1]), np.int32)
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)  # products are short: waking a pool takes longer, much longer on a busy machine
+        before = torch.get_num_threads()
+        large = a.shape[0] * a.shape[1] * w.shape[1] >= SHARED_MACS
+        wanted = threads.count() if large else 1  # waking a pool takes long, much longer on a busy machine
+        if wanted != before:
+            torch.set_num_threads(wanted)
         try:
             torch._int_mm(torch.from_numpy(a), torch.from_numpy(w), out=torch.from_numpy(out))
         finally:
-            torch.set_num_threads(threads)
+            if wanted != before:
+                torch.set_num_threads(before)
         return out
 
     def _probe(self) -> None:
@@ -69,6 +78,12 @@ class _Product:
 product = _Product()
 
 
+@cache
+def kernels() -> ModuleType:
+    """The compiled copies, imported when the first word needs them."""
+    return importlib.import_module(".mxu_kernel", __package__)
+
+
 def matrix(tile: Tile, w: Decoded, tally: Tally) -> None:
     """Execute an MM word."""
     (_, _, _, _, _, act, wgt, acc, nx, ny, sx, sy, nc, sc, nkx, nky, skx, sky, nn, wn, an) = w[:21]
@@ -86,10 +101,13 @@ def matrix(tile: Tile, w: Decoded, tally: Tally) -> None:
     tile.check(Buffer.ACC, "acc", acc, acc + (nn - 1) * an + rows)
     if nn > 1 and an < rows:
         raise Fault("E410", "an", f"is {an}: column tiles of {rows} rows would overlap in ACC")
-    streamed: I8 = np.ndarray(
-        (ny, nx, nky, nkx, nc, c), np.int8, tile.act, act * c, (sy * c, sx * c, sky * c, skx * c, sc * c, 1)
-    )
-    a = np.ascontiguousarray(streamed.reshape(rows, k))
+    if k == nc * c and (sc == 1 or nc == 1) and (rows == 1 or (ny == 1 and sx == nc)):
+        a: I8 = tile.act[act * c : act * c + rows * k].reshape(rows, k)
+    else:
+        streamed: I8 = np.ndarray(
+            (ny, nx, nky, nkx, nc, c), np.int8, tile.act, act * c, (sy * c, sx * c, sky * c, skx * c, sc * c, 1)
+        )
+        a = np.ascontiguousarray(streamed.reshape(rows, k))
     weights: I8 = np.ndarray((nn, k, c), np.int8, tile.wgt, wgt * c, (wn * c, c, 1))
     if int(np.minimum.reduce(weights, axis=None)) == -128:
         raise Fault("E415", "wgt", "a weight is -128", "stationary operands saturate to +-127")
@@ -99,11 +117,15 @@ def matrix(tile: Tile, w: Decoded, tally: Tally) -> None:
         sums[...] = tile.param_i[init_at : init_at + nn * c].reshape(nn, 1, c)
     elif mode > MmMode.COLUMN:
         raise Fault("E410", "mode", f"{mode} is no mode")
-    for n in range(nn):
-        if mode == MmMode.ZERO:
-            product(a, weights[n], sums[n])
-        else:
-            sums[n] += product(a, weights[n])
+    if nn > 1 and rows * k * c < WIDE_MACS:
+        wide = weights.transpose(1, 0, 2).reshape(k, nn * c)
+        kernels().narrow(product(a, wide), sums, mode != MmMode.ZERO)
+    else:
+        for n in range(nn):
+            if mode == MmMode.ZERO:
+                product(a, weights[n], sums[n])
+            else:
+                sums[n] += product(a, weights[n])
     if rowmax != RowMax.NONE:
         _row_max(tile, sums, rowmax, rowmax_at, valid)
     tally.macs += rows * k * nn * c
@@ -117,15 +139,4 @@ def _row_max(tile: Tile, sums: I32, rowmax: int, at: int, valid: int) -> None:
     if not 0 < valid <= nn * c:
         raise Fault("E410", "valid", f"is {valid}, must be 1 to {nn * c}")
     tile.check(Buffer.PARAM, "rowmax_at", at, at + rows)
-    full, rest = divmod(valid, c)
-    best = tile.param_i[at : at + rows]
-    parts = []
-    if full:
-        parts.append(np.maximum.reduce(sums[:full], axis=0).max(axis=1))
-    if rest:
-        parts.append(sums[full, :, :rest].max(axis=1))
-    new = parts[0] if len(parts) == 1 else np.maximum(parts[0], parts[1])
-    if rowmax == RowMax.INIT:
-        best[...] = new
-    else:
-        np.maximum(best, new, out=best)
+    kernels().row_max(sums, valid, tile.param_i[at : at + rows], rowmax == RowMax.ACCUMULATE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -53,6 +54,7 @@ class Tile:
         self.param_f = self.memory[Buffer.PARAM].view(np.float32)
         self.param_i = self.memory[Buffer.PARAM].view(np.int32)
         self.tables: list[GateTable | None] = [None] * TABLE_SLOTS
+        self.views: Any = None  # the scratchpads as `vpu.py` hands them to compiled code
 
     def check(self, buffer: int, field: str, low: int, high: int) -> None:
         """Words low .. high - 1 are inside the buffer, or a Fault."""

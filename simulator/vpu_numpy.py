@@ -1,4 +1,6 @@
-"""VPU: one fused pass over [rows, columns], every step one operation of `ir/numerics.py`.
+"""VPU by numpy: one pass over [rows, columns], every step one operation of `ir/numerics.py`.
+
+It judges the compiled passes of `vpu_kernel.py`, and says what is wrong with a word that they refuse.
 
 All operands are read before anything is written. Columns beyond `valid` take no part; they are stored as zero (as -128
 in the offset form), except in PARAM, where only valid scalars are written.

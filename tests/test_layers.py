@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-LAYERS = ["", "ir", "simulator", "frontend", "passes", "codegen", "runtime", "bench"]  # "" is the root
+LAYERS = ["", "ir", "simulator", "rtl", "frontend", "passes", "codegen", "runtime", "bench"]  # "" is the root
 
 
 def _modules() -> list[Path]:

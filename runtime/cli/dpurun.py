@@ -17,7 +17,7 @@ def dpurun(
     model: Annotated[Path, typer.Argument(help="A .dpu file, or an exported folder with --target cpu.")],
     prompt: Annotated[str, typer.Option(help="What the image shows.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="The PNG to write.")] = Path("out.png"),
-    target: Annotated[str, typer.Option(help="sim: the simulated device; cpu: the float32 reference.")] = "sim",
+    target: Annotated[str, typer.Option(help="sim: the simulated device; rtl: its Verilog; cpu: float32.")] = "sim",
     negative: Annotated[str | None, typer.Option(help="What the image must not show.")] = None,
     seed: Annotated[int, typer.Option(help="Of the starting noise, as diffusers draws it on the CPU.")] = 0,
     steps: Annotated[int, typer.Option(help="Denoising steps.")] = 20,
@@ -25,6 +25,7 @@ def dpurun(
     size: Annotated[str | None, typer.Option(help="WIDTHxHEIGHT; default: the program's or the model's.")] = None,
     trace: Annotated[Path | None, typer.Option(help="Write a trace for ui.perfetto.dev, .json or .json.gz.")] = None,
     trace_detail: Annotated[str, typer.Option(help="ops, instructions, or auto: what 25 MB hold.")] = "auto",
+    waves: Annotated[Path | None, typer.Option(help="Write all signals of target rtl, VCD: keep runs short.")] = None,
     report: Annotated[Path | None, typer.Option(help="Write the device's report into this folder.")] = None,
     compare: Annotated[Path | None, typer.Option(help="Exported folder: SQNR of each step against float32.")] = None,
     dump_tensors: Annotated[list[str] | None, typer.Option(help="[ENTRY:]GLOB of operations, nodes, tensors.")] = None,
@@ -37,6 +38,7 @@ def dpurun(
     \b
     Examples:
       dpurun out/tiny.dpu --prompt "a red fox in the snow" --seed 7 -o out/fox.png
+      dpurun out/tiny.dpu --target rtl --prompt "a red fox in the snow" --seed 7 --steps 1 -o out/fox.png
       dpurun out/tiny --target cpu --prompt "a red fox in the snow" --seed 7 -o out/reference.png
     """
     from ..generate import make_image
@@ -45,7 +47,7 @@ def dpurun(
 
     height, width = parse_size(size)
     request = Request(prompt, negative, seed, steps, guidance, height, width)
-    for path, folder in ((out, False), (trace, False), (report, True), (dump_to, True)):
+    for path, folder in ((out, False), (trace, False), (waves, False), (report, True), (dump_to, True)):
         check_output(path, folder)
     looking = Looking(tuple(dump_tensors or ()), dump_to, break_at, break_commands, trace_detail)
     passes = 2 if compare else 1
@@ -59,8 +61,8 @@ def dpurun(
             if break_at is None:  # it would draw over what the stepper shows
                 bar(done, passes * steps)
 
-        summary = make_image(model, target, request, out, trace, report, compare, on_step, looking)
-    typer.echo(f"wrote            {', '.join(str(p) for p in (out, trace, report, dump_to) if p)}")
+        summary = make_image(model, target, request, out, trace, report, compare, on_step, looking, waves)
+    typer.echo(f"wrote            {', '.join(str(p) for p in (out, trace, waves, report, dump_to) if p)}")
     typer.echo(summary.text())
 
 

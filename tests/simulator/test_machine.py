@@ -34,26 +34,33 @@ def refused(streams: list[np.ndarray], arch: Arch = TINY) -> str:
     return str(e.value)
 
 
+_VERIFY = "  try: dpuc verify names the word at fault; compile the model again"
+
+
 def test_tokens_are_taken_in_stream_order() -> None:
     a = load(signal=signal_bit(Engine.STORE, 2))
     b = store(wait=wait_bit(Engine.LOAD, 2))
     assert machine().run([program(a, b)]).words[Engine.STORE] == 1
     assert refused([program(b, a)]) == (
         "error[E413]: entry 'unet' tile 0 word 0 (STORE, tag 0): field 'wait': "
-        "no token of LOAD->STORE[2] in stream order"
+        "no token of LOAD->STORE[2] in stream order\n"
+        f"{_VERIFY}"
     )
 
 
 def test_a_semaphore_holds_255_tokens() -> None:
     assert refused([program(*[load(tag=4, signal=signal_bit(Engine.MXU, 1))] * 256)]) == (
-        "error[E413]: entry 'unet' tile 0 word 255 (LOAD, tag 4): field 'signal': LOAD->MXU[1] already holds 255 tokens"
+        "error[E413]: entry 'unet' tile 0 word 255 (LOAD, tag 4): "
+        "field 'signal': LOAD->MXU[1] already holds 255 tokens\n"
+        f"{_VERIFY}"
     )
 
 
 def test_tokens_must_be_used_up() -> None:
     assert refused([program(load(signal=signal_bit(Engine.MXU)), load(signal=signal_bit(Engine.MXU)))]) == (
         "error[E413]: entry 'unet' tile 0: tokens left at END: 2 of LOAD->MXU[0]\n"
-        "  why: the next program would start with them"
+        "  why: the next program would start with them\n"
+        f"{_VERIFY}"
     )
 
 
@@ -66,7 +73,8 @@ def test_a_cleared_word_is_no_instruction() -> None:
 
 def test_a_stream_needs_an_end() -> None:
     assert refused([load()]) == (
-        "error[E410]: entry 'unet' tile 0: the stream of 1 words has no END\n  why: CTRL would fetch past the program"
+        "error[E410]: entry 'unet' tile 0: the stream of 1 words has no END\n"
+        f"  why: CTRL would fetch past the program\n{_VERIFY}"
     )
 
 
@@ -77,7 +85,7 @@ def test_words_after_end_are_not_executed() -> None:
 def test_one_stream_a_tile() -> None:
     assert refused([END, END]) == (
         "error[E410]: entry 'unet': 2 streams for the 1 tiles of arch 'dpu_tiny'\n"
-        "  why: a program has one stream a tile"
+        f"  why: a program has one stream a tile\n{_VERIFY}"
     )
 
 
@@ -101,7 +109,7 @@ def test_a_deadlock_names_every_tile() -> None:
         "error[E414]: entry 'unet': deadlock: "
         "entry 'unet' tile 0 word 0 (LOAD, tag 1) waits for a token of tile 1; "
         "entry 'unet' tile 1 word 0 (LOAD, tag 2) waits for a token of tile 0\n"
-        "  why: no tile can advance, so the tokens never come"
+        f"  why: no tile can advance, so the tokens never come\n{_VERIFY}"
     )
 
 

@@ -128,7 +128,8 @@ def test_minus_128_as_weight_traps() -> None:
         m.run([np.concatenate([mm, END])], entry="unet")
     assert str(e.value) == (
         "error[E415]: entry 'unet' tile 0 word 0 (MM, tag 3): field 'wgt': a weight is -128\n"
-        "  why: stationary operands saturate to +-127"
+        "  why: stationary operands saturate to +-127\n"
+        "  try: dpuc verify names the word at fault; compile the model again"
     )
 
 

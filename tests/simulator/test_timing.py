@@ -225,7 +225,8 @@ def test_a_deadlock_is_an_error() -> None:
         simulate(TINY, [program(mm(tag=6, wait=wait_bit(V, 3)))], entry="vae")
     assert str(e.value) == (
         "error[E414]: entry 'vae': deadlock: entry 'vae' tile 0 word 0 (MM, tag 6) waits for a token of VPU->MXU[3]\n"
-        "  why: no tile can advance, so the tokens never come"
+        "  why: no tile can advance, so the tokens never come\n"
+        "  try: dpuc verify names the word at fault; compile the model again"
     )
 
 

@@ -303,7 +303,8 @@ def test_overflow_and_nan_are_counted_by_tag() -> None:
         m.run([one(d_src=pack(Buffer.VBUF, Format.F16), flags=int(Flag.TRAP))])
     assert str(e.value) == (
         "error[E415]: entry 'program' tile 0 word 0 (VEC, tag 9): field 'flags': "
-        "3 results overflow float16 or are NaN, and the word asks to trap"
+        "3 results overflow float16 or are NaN, and the word asks to trap\n"
+        "  try: dpuc verify names the word at fault; compile the model again"
     )
 
 

