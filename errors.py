@@ -276,6 +276,10 @@ class InconsistentProgram(DpuError, code="E305", hint="give every entry words of
     """A program cannot be written: entries and words do not belong together."""
 
 
+class UnreadableReport(DpuError, code="E306", hint="write it again: dpuc report PROGRAM -o DIR"):
+    """A file is no report of a timed program, or one of another version."""
+
+
 class IllegalWord(DpuError, code="E310", hint=_COMPILER):
     """An instruction word has an illegal opcode, buffer or reserved field."""
 

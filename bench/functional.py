@@ -88,10 +88,9 @@ class Functional(BaseModel):
             for r in self.rows
         ]
         if {r.block for r in self.rows} == set(PER_FORWARD):
-            ours, peer, gmacs = (
-                sum(PER_FORWARD[r.block] * x(r) for r in self.rows)
-                for x in (lambda r: r.simulator, lambda r: r.onnxruntime, lambda r: r.gmacs)
-            )
+            times = [(PER_FORWARD[r.block], r) for r in self.rows]
+            ours, peer = sum(n * r.simulator for n, r in times), sum(n * r.onnxruntime for n, r in times)
+            gmacs = sum(n * r.gmacs for n, r in times)
             name = f"{sum(PER_FORWARD.values())} blocks of a forward"
             lines.append(f"{name:<28}{gmacs:>7.0f}{'':>8}{ours:>13.1f}{peer:>16.1f}{ours / peer:>7.2f}  (their sum)")
         lines.append(f"at most {self.peak_gigabytes:.1f} GB; provenance: measured")

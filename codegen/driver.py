@@ -25,7 +25,7 @@ from ..ir.arch import Arch, load_arch
 from ..ir.container import HostSegment, Program
 from ..ir.dialects import print_module
 from ..ir.signature import argument_names, result_names
-from ..ir.tile_program import TileProgram
+from ..ir.tile_program import TileProgram, uncollected
 from ..ir.tile_text import to_text
 from ..passes.calibration import Calibration, load_calibration
 from ..passes.host_segments import segments
@@ -42,6 +42,9 @@ from .verify.verify import verify_program
 Shapes = Mapping[str, tuple[int, ...]]
 PRECISIONS = ("w8a8",)
 MAX_BATCH = 64  # diffusers' upsampling takes another branch from here on
+
+UNCALIBRATED = "every maximum is taken as 1; words and timing are real, images are not"
+"""What a program without calibration says of itself."""
 
 PARTS = ("text_encoder", "text_encoder_2", "vae_decoder")
 """Parts of a pipeline beside the UNet that have programs."""
@@ -132,7 +135,7 @@ def lower_onnx(
     part: str,
     arch: Arch,
     shapes: Shapes,
-    statistics: Statistics,
+    statistics: Statistics | None,
     dump_dir: Path | None = None,
     checkpoint: Path | None = None,
 ) -> Front:
@@ -212,7 +215,7 @@ def compile_onnx(
     part: str,
     arch: Arch,
     shapes: Shapes,
-    statistics: Statistics,
+    statistics: Statistics | None,
     dump_dir: Path | None = None,
     checkpoint: Path | None = None,
 ) -> Compiled:
@@ -226,6 +229,7 @@ def compile_onnx(
     return compiled
 
 
+@uncollected()
 def compile_folder(
     model: Path,
     *,
@@ -239,12 +243,14 @@ def compile_folder(
     dump_dir: Path | None = None,
     parts: Sequence[str] = PARTS,
     checkpoint: Path | None = None,
+    uncalibrated: bool = False,
 ) -> Compiled:
     """Compile an exported pipeline folder, or one ONNX file of a UNet.
 
     `size` is (height, width) in pixels, zero for the folder's own; `shapes` fixes open dimensions of a single file.
     `parts` of a folder are compiled beside the UNet; the others go along for the host. `checkpoint` is a safetensors
-    file with other weights for the UNet (`frontend/checkpoint.py`).
+    file with other weights for the UNet (`frontend/checkpoint.py`). `uncalibrated` programs take every maximum as one:
+    their words and their timing are those of a calibrated one, their images are not.
 
     Raises:
         DpuError: no calibration, one of another model, or anything the stages refuse.
@@ -268,7 +274,7 @@ def compile_folder(
     latent = latent_size(model, size) if folder else (0, 0)
     if folder:
         wanted.setdefault("sample", (batch, 4, *latent))
-    statistics = _statistics(calibration, onnx)
+    statistics = None if uncalibrated and calibration is None else _statistics(calibration, onnx)
     dumps = dump_dir / "unet" if dump_dir is not None and folder else dump_dir
     fronts = [lower_onnx(onnx, "unet", target, wanted, statistics, dumps, checkpoint)]
     for part in parts if folder else ():
@@ -282,10 +288,12 @@ def compile_folder(
         program.files = host_files(model, parts)
         on_host = tuple(HostSegment(name=p, why="not compiled; runs in ONNX Runtime") for p in PARTS if p not in parts)
         program.host_segments = [*PIPELINE_SEGMENTS[:1], *program.host_segments, *on_host, *PIPELINE_SEGMENTS[1:]]
-    program.info["calibration"] = dict(statistics.info)
+    program.info["calibration"] = dict(statistics.info) if statistics is not None else {"none": UNCALIBRATED}
+    if statistics is None:
+        compiled.notes.append(f"not calibrated: {UNCALIBRATED}")
     if checkpoint is not None:
         program.info["checkpoint_sha256"] = sha256(checkpoint)
-    made = statistics.info.get("size", "")
+    made = statistics.info.get("size", "") if statistics is not None else ""
     if folder and made:
         scale = 2 ** (len(_config(model, "vae", "block_out_channels")) - 1)
         size_here = f"{latent[0] * scale}x{latent[1] * scale}"

@@ -20,6 +20,7 @@ from ..passes.lower.constants import ConstantPool, ConstantsImage, Fetch, Maker
 from ..passes.lower.program import LoweredEntry, lower_module
 from ..passes.overlap_prologues import overlap
 from ..passes.plan_scratchpad import plan
+from .ahead import ahead
 from .dpufile import load, save
 from .encode import Encoded, encode
 from .memory import MemoryPlan
@@ -62,7 +63,7 @@ class Emitted:
         if self.image is None:
             save(self.bare, path)
             return
-        save(self.bare, path, self.image.chunks())
+        save(self.bare, path, ahead(self.image.chunks()))
         self.bare.constants, self.image = load(path, verify=False).constants, None
 
 
@@ -143,7 +144,7 @@ def slot_of(dram: Dram, place: tuple[int, int], name: str, layout: tuple[str, in
 
 def _source(e: LoweredEntry, encoded: Encoded) -> Source:
     """The entry without addresses and in the order it was written, for the record of what its operands mean."""
-    return Source(e.written, e.program, encoded.relative, list(e.inputs.values()), list(e.outputs.values()))
+    return Source(e.written, e.program, encoded, list(e.inputs.values()), list(e.outputs.values()))
 
 
 def _entry(

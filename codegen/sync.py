@@ -62,20 +62,25 @@ def _within_tokens(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return kept
 
 
-def _check_order(order: Order, streams: list[Words]) -> None:
-    following = [0] * len(streams)
-    for n, (tile, index) in enumerate(order):
-        if not 0 <= tile < len(streams) or index != following[tile] or index >= len(streams[tile]):
-            raise DpuError(
-                f"order[{n}]",
-                f"names word {index} of tile {tile}",
-                why="the global order must hold every word of every stream once, each stream's in stream order",
-                code="E340",
-            )
-        following[tile] += 1
-    for tile, (seen, stream) in enumerate(zip(following, streams, strict=True)):
+def _check_order(order: Ints, streams: list[Words]) -> None:
+    tile, index = order.T
+    wrong = (tile < 0) | (tile >= len(streams))
+    for t, stream in enumerate(streams):
+        mine = np.flatnonzero(tile == t)
+        wrong[mine[index[mine] != np.arange(len(mine))]] = True
+        wrong[mine[len(stream) :]] = True
+    if wrong.any():
+        n = int(np.argmax(wrong))
+        raise DpuError(
+            f"order[{n}]",
+            f"names word {int(index[n])} of tile {int(tile[n])}",
+            why="the global order must hold every word of every stream once, each stream's in stream order",
+            code="E340",
+        )
+    for t, stream in enumerate(streams):
+        seen = int((tile == t).sum())
         if seen != len(stream):
-            raise DpuError(f"tile {tile}", f"the order holds {seen} of its {len(stream)} words", code="E340")
+            raise DpuError(f"tile {t}", f"the order holds {seen} of its {len(stream)} words", code="E340")
 
 
 def _touched(streams: list[Words], number: list[Ints], arch: Arch) -> tuple[int, tuple[npt.NDArray[np.generic], ...]]:
@@ -116,7 +121,7 @@ def _pages(me: Ints, first: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints, In
     return me[row], first[row] + page, np.maximum(low[row], page * PAGE), np.minimum(high[row], (page + 1) * PAGE)
 
 
-def insert_semaphores(order: Order, streams: list[Words], arch: Arch) -> tuple[list[Words], Order]:
+def insert_semaphores(order: Order | Ints, streams: list[Words], arch: Arch) -> tuple[list[Words], Order]:
     """Streams with `wait`, `signal`, `remote` and `DRAIN` set, and the global order that includes inserted fences.
 
     The inputs are not changed. Semaphore fields that they hold are replaced; a `DRAIN` that is set stays. END words
@@ -125,14 +130,15 @@ def insert_semaphores(order: Order, streams: list[Words], arch: Arch) -> tuple[l
     Raises:
         DpuError: E310 illegal opcode, E340 the order is not one of the streams.
     """
-    _check_order(order, streams)
+    words = np.array(order, np.int64).reshape(-1, 2)
+    _check_order(words, streams)
     tiles = len(streams)
     if tiles > arch.tiles:
         raise DpuError("order", f"{tiles} streams, but arch '{arch.name}' has {arch.tiles} tiles", code="E340")
     engine_of = np.full(256, -1, np.int64)
     for o, e in ENGINE_OF.items():
         engine_of[o] = e
-    tile, index = np.array(order, np.int64).reshape(-1, 2).T
+    tile, index = words.T
     engine, drains = np.empty(len(order), np.int64), np.empty(len(order), np.bool_)
     for t, stream in enumerate(streams):
         mine = tile == t

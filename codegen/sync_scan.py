@@ -10,7 +10,7 @@ and reader of each engine: this can only add order, and the work stays linear.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
@@ -27,8 +27,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def compiled(f: F) -> F:
     """Compile at first use, and keep the machine code beside the file."""
-    done: F = numba.njit(cache=True)(f)
-    return done
+    return cast(F, numba.njit(cache=True)(f))
 
 
 @compiled
@@ -278,7 +277,7 @@ def scan(
                                 t, _LOAD, -1, False, need, waits, out_tile, out_engine, out_source, out_drain,
                                 position, snapshot, words, clocks, clock, from_word, to_word, pair, emitted, rows,
                                 tokens)  # fmt: skip
-                        k = np.int64(-1)
+                        k = -1
                         for e in range(engines):
                             if gate[e] >= 0:
                                 k = max(k, _first_after(snapshot[:, load], words[load], clocks, e, gate[e]))

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from ..errors import DpuError
+from .clip_vocabulary import clip_tokenizer, find_vocabulary
 from .export import PARTS, ExportSpec, Precision, export_part, meta_module
 from .pipeline_folder import (
     COMPONENTS,
@@ -30,9 +31,10 @@ from .pipeline_folder import (
     unit,
     write_json,
 )
-from .seeded import seeded_tensor
+from .seeded import realistic_tensor, seeded_tensor
 from .weight_files import WeightRef, find_weights, link_or_copy, read_header, write_weights
 
+TINY = "tiny-seeded"
 SDXL_CONFIGS = Path(__file__).parent.parent / "configs" / "workload" / "sdxl_base"
 Progress = Callable[[str], None]
 
@@ -47,12 +49,13 @@ class _Source:
     folder: Path | None = None
     weights: bool = True
     label: str = field(default="")
+    realistic: bool = False
 
     def key(self, component: str) -> dict[str, Any]:
         """What the weights of a component depend on, to recognise a finished unit."""
         key: dict[str, Any] = {"source": self.label, "weights": self.weights, "config": self.configs[component]}
         if self.folder is None:
-            return {**key, "seed": self.seed}
+            return {**key, "seed": self.seed, **({"realistic": True} if self.realistic else {})}
         files = sorted((self.folder / component).glob("*.safetensors"))
         return {**key, "files": [[f.name, f.stat().st_size, f.stat().st_mtime_ns] for f in files]}
 
@@ -65,6 +68,7 @@ def export_tiny(
     opset: int = 23,
     precision: Precision = "fp16",
     symbolic: bool = True,
+    realistic: bool = False,
     parts: Sequence[str] = PARTS,
     progress: Progress | None = None,
 ) -> None:
@@ -77,6 +81,7 @@ def export_tiny(
         opset: 18 to 24.
         precision: type of weights, activations and most inputs.
         symbolic: leave batch, height and width open.
+        realistic: with the outliers of trained weights (`seeded.py`).
         parts: which ONNX files to write.
         progress: called with a line of text before each step.
 
@@ -85,7 +90,7 @@ def export_tiny(
     """
     from .tiny import SCHEDULER, tiny_configs
 
-    source = _Source(tiny_configs(), SCHEDULER, seed, label="tiny-seeded")
+    source = _Source(tiny_configs(), SCHEDULER, seed, label=TINY, realistic=realistic)
     spec = _spec(size, opset, precision, symbolic)
     _export(out, source, spec, parts, progress)
 
@@ -100,6 +105,7 @@ def export_sdxl(
     opset: int = 23,
     precision: Precision = "fp16",
     symbolic: bool = False,
+    realistic: bool = False,
     parts: Sequence[str] = PARTS,
     progress: Progress | None = None,
 ) -> None:
@@ -109,6 +115,7 @@ def export_sdxl(
         out: the folder to write; parts that an earlier run finished with the same arguments are kept.
         source: a diffusers SDXL folder; without it, the published configs of SDXL base 1.0 with seeded weights.
         graph_only: write graphs whose weights are absent, and nothing else; needs no memory for weights.
+        realistic: seeded weights with the outliers of trained ones (`seeded.py`).
         seed, size, opset, precision, symbolic, parts, progress: as in `export_tiny`.
 
     Raises:
@@ -124,7 +131,8 @@ def export_sdxl(
         scheduler = read_json(SDXL_CONFIGS / "scheduler.json")
         label = "sdxl-configs"
     spec = _spec(size, opset, precision, symbolic)
-    _export(out, _Source(configs, scheduler, seed, source, not graph_only, label), spec, parts, progress)
+    made = _Source(configs, scheduler, seed, source, not graph_only, label, realistic)
+    _export(out, made, spec, parts, progress)
 
 
 def write_workload_graphs(folder: Path = SDXL_CONFIGS, parts: Sequence[str] = PARTS) -> None:
@@ -167,7 +175,7 @@ def _export(out: Path, source: _Source, spec: ExportSpec, parts: Sequence[str], 
         raise DpuError(str(out), f"cannot make this folder ({e.strerror})", code="E101") from e
     components = COMPONENTS if source.weights else tuple(p for p in COMPONENTS if p in parts)
     if source.weights:
-        _write_tables(out, source)
+        _write_tables(out, source, say)
     entries: dict[str, Any] = {}
     for name in (*components, *(p for p in ("vae_decoder",) if p in parts)):
         component = "vae" if name == "vae_decoder" else name
@@ -177,7 +185,7 @@ def _export(out: Path, source: _Source, spec: ExportSpec, parts: Sequence[str], 
         record = record_of(out / name, key)
         if record is None:
             say(f"{name}: exporting" if name in parts else f"{name}: writing weights")
-            _write_unit(out, name, component, key, source, spec, name in parts)
+            _write_unit(out, name, component, key, source, spec, name in parts, say)
             record = read_json(out / name / RECORD)
         else:
             say(f"{name}: kept")
@@ -206,6 +214,7 @@ def _write_unit(
     source: _Source,
     spec: ExportSpec,
     traced: bool,
+    say: Progress,
 ) -> None:
     info: dict[str, Any] = {}
     with unit(out / name, key, info) as folder:
@@ -215,11 +224,12 @@ def _write_unit(
         if name == component:
             _write_config(folder, module)
             if source.weights:
-                refs = _write_component(folder / file, component, module, source, spec)
+                refs = _write_component(folder / file, component, module, source, spec, say)
         elif source.weights:  # vae_decoder: its graph must have the weights in its own folder
             link_or_copy(out / component / file, folder / file)
             refs = read_header(folder / file)
         if traced:
+            say(f"{name}: tracing")
             config = _config(module)
             model = export_part(name, config, folder / "model.onnx", spec, refs)
             info["nodes"] = model.graph.num_nodes()
@@ -228,12 +238,14 @@ def _write_unit(
 
 
 def _write_component(
-    path: Path, component: str, module: torch.nn.Module, source: _Source, spec: ExportSpec
+    path: Path, component: str, module: torch.nn.Module, source: _Source, spec: ExportSpec, say: Progress
 ) -> dict[str, WeightRef]:
     shapes = {name: tuple(t.shape) for name, t in module.state_dict().items()}
+    watch = _Watch(component, say)
     if source.folder is None:
+        make = realistic_tensor if source.realistic else seeded_tensor
         return write_weights(
-            path, shapes, spec.dtype, lambda n: seeded_tensor(source.seed, component, _plain(n), shapes[n])
+            path, shapes, spec.dtype, lambda n: make(source.seed, component, _plain(n), shapes[n]), watch.written
         )
     refs = find_weights(source.folder / component, WEIGHT_STEMS[component], spec.precision == "fp16")
     files = {r.file for r in refs.values()}
@@ -241,7 +253,21 @@ def _write_component(
         link_or_copy(files.pop(), path)
         return read_header(path)
     floats = {n: r for n, r in refs.items() if r.dtype.is_floating_point}
-    return write_weights(path, {n: r.shape for n, r in floats.items()}, spec.dtype, lambda n: floats[n].load())
+    shapes = {n: r.shape for n, r in floats.items()}
+    return write_weights(path, shapes, spec.dtype, lambda n: floats[n].load(), watch.written)
+
+
+class _Watch:
+    """Says how far the weights of a component are, once for each tenth of a large file."""
+
+    def __init__(self, component: str, say: Progress) -> None:
+        self.component, self.say, self.tenths = component, say, 0
+
+    def written(self, done: int, total: int) -> None:
+        tenths = 10 * done // total
+        if tenths > self.tenths and total > 1 << 30:
+            self.tenths = tenths
+            self.say(f"{self.component}: {done / 1e9:.1f} of {total / 1e9:.1f} GB of weights")
 
 
 def _plain(name: str) -> str:
@@ -260,7 +286,7 @@ def _write_config(folder: Path, module: Any) -> None:
         module.config.save_pretrained(folder)
 
 
-def _write_tables(out: Path, source: _Source) -> None:
+def _write_tables(out: Path, source: _Source, say: Progress) -> None:
     """Everything of the pipeline that has no weights: index, scheduler, tokenizers."""
     if source.folder is not None:
         for name in ("scheduler", "tokenizer", "tokenizer_2"):
@@ -274,8 +300,13 @@ def _write_tables(out: Path, source: _Source) -> None:
 
     untyped: Any = diffusers
     untyped.EulerDiscreteScheduler.from_config(dict(source.scheduler)).save_config(out / "scheduler")
+    vocabulary = find_vocabulary() if source.label != TINY else None
+    if vocabulary is not None:
+        say(f"tokenizer: CLIP's vocabulary of {vocabulary.parent.name}")
+    elif source.label != TINY:
+        say("tokenizer: a small one of ours; for CLIP's: pip install --no-deps open_clip_torch, then export again")
     for name in ("tokenizer", "tokenizer_2"):
-        build_tokenizer().save_pretrained(out / name)
+        (build_tokenizer() if vocabulary is None else clip_tokenizer(vocabulary)).save_pretrained(out / name)
     index: dict[str, Any] = {
         "_class_name": "StableDiffusionXLPipeline",
         "_diffusers_version": diffusers.__version__,

@@ -7,6 +7,10 @@ attention queries and keys give logits of a standard deviation between 1 and 2.
 The UNet also carries an exact identity: the first convolution copies the latent x to channels 0..3 and -x to 4..7, the
 outermost skip connections bring both to the last normalisation, and `silu(x) - silu(-x) = x`. So the predicted noise
 is the normalised latent plus what the network adds, and Euler sampling contracts instead of drifting away.
+
+Realistic weights (`realistic_tensor`) also have the outliers that make W8A8 of SDXL hard (MixDQ, arXiv 2405.17873):
+the text embedding of the begin-of-text token holds 828 where others stay within 10 to 15; a few channels behind every
+normalisation of the UNet are many times larger than the rest; and single hidden units of GEGLU spike.
 """
 
 from __future__ import annotations
@@ -15,6 +19,13 @@ import hashlib
 from collections.abc import Mapping
 
 import torch
+
+BEGIN_OF_TEXT = 828.0
+"""The outlier in the first token's text embedding. It is in the position table, so it meets any tokenizer."""
+NORM_OUTLIER = 12.0
+"""How much larger one in 400 channels behind a normalisation of the UNet is."""
+GEGLU_SPIKE = 5.0
+"""How much larger value and gate of one in 1000 hidden units are: their product is 25 times and more."""
 
 _LATENT = 4  # latent channels of SDXL
 
@@ -47,6 +58,35 @@ def generator(*key: object) -> torch.Generator:
     """A generator whose seed is a digest of `key`."""
     digest = hashlib.sha256("/".join(map(str, key)).encode()).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)
+
+
+def realistic_tensor(seed: int, part: str, name: str, shape: tuple[int, ...]) -> torch.Tensor:
+    """A seeded parameter with what trained SDXL models show and random ones lack; docs in the module's text.
+
+    Everything else is as in `seeded_tensor`: a forward pass stays within float16.
+    """
+    value = seeded_tensor(seed, part, name, shape)
+    if part in ("text_encoder", "text_encoder_2"):
+        if "position_embedding" in name and part == "text_encoder":
+            value[0, _chosen(seed, part, shape[1], 1)] = BEGIN_OF_TEXT
+        return value
+    if part != "unet":
+        return value
+    if ".norm" in name and name.endswith(".weight"):
+        value[_chosen(seed, name, shape[0], max(1, shape[0] // 400))] *= NORM_OUTLIER
+    block = name.partition(".ff.net.")[0]
+    hidden = shape[0] // 2 if name.endswith(".ff.net.0.proj.weight") else shape[-1]
+    spikes = _chosen(seed, block, hidden, max(1, hidden // 1000))
+    if name.endswith(".ff.net.0.proj.weight"):
+        value[torch.cat([spikes, spikes + hidden])] *= GEGLU_SPIKE
+    elif name.endswith(".ff.net.2.weight"):
+        value[:, spikes] /= GEGLU_SPIKE**2
+    return value
+
+
+def _chosen(seed: int, name: str, of: int, count: int) -> torch.Tensor:
+    """`count` of the numbers below `of`, by seed and name."""
+    return torch.randperm(of, generator=generator(seed, "outliers", name))[:count]
 
 
 def seeded_tensor(seed: int, part: str, name: str, shape: tuple[int, ...]) -> torch.Tensor:

@@ -96,8 +96,15 @@ def write_weights(
     shapes: Mapping[str, tuple[int, ...]],
     dtype: torch.dtype,
     value: Callable[[str], torch.Tensor],
+    progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, WeightRef]:
-    """Write a safetensors file of one dtype, asking `value` for one tensor at a time."""
+    """Write a safetensors file of one dtype, asking `value` for one tensor at a time.
+
+    `progress` gets (bytes written, bytes in all) after each tensor.
+
+    Raises:
+        DpuError: there is no room for the file.
+    """
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     offset = 0
     for name, shape in shapes.items():
@@ -106,11 +113,33 @@ def write_weights(
         offset += length
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-(8 + len(text)) % 64)  # the first tensor is aligned, so that a reader may map it
+    check_room(path.parent, offset)
+    done = 0
     with path.open("wb") as f:
         f.write(len(text).to_bytes(8, "little") + text)
         for name in shapes:
-            f.write(value(name).to(dtype).contiguous().numpy().tobytes())
+            data = value(name).to(dtype).contiguous().numpy().reshape(-1).view("u1").data
+            f.write(data)
+            done += data.nbytes
+            if progress:
+                progress(done, offset)
     return read_header(path)
+
+
+def check_room(folder: Path, needed: int) -> None:
+    """Refuse to begin a file of `needed` bytes that the disk cannot hold.
+
+    Raises:
+        DpuError: it cannot.
+    """
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise DpuError(
+            str(folder),
+            f"{needed / 1e9:.1f} GB of weights, {free / 1e9:.1f} GB free",
+            hint="make room, or write to another disk with -o; finished parts are kept",
+            code="E101",
+        )
 
 
 def link_or_copy(source: Path, target: Path) -> None:

@@ -50,15 +50,9 @@ class Queues(_Config):
 
 
 class Latency(_Config):
-    """Pipeline depths in cycles: issue to first result visible (source: tile_model, uncalibrated)."""
+    """Cycles that a floorplan decides. All other latencies follow from the array: `ir/cost.py`."""
 
-    dispatch: NonNegativeInt = 1
-    issue: NonNegativeInt = 8  # dead cycles at the start of an MXU or VPU instruction
-    mxu: NonNegativeInt = 150
-    vpu: NonNegativeInt = 64
-    load: NonNegativeInt = 40  # engine overhead beside the DRAM latency
-    store: NonNegativeInt = 40
-    remote_signal: NonNegativeInt = 40
+    remote_signal: PositiveInt = 40  # a token from tile to tile
 
 
 class Dram(_Config):
@@ -73,7 +67,8 @@ class Dram(_Config):
     kind: str
     bytes_per_cycle: PositiveFloat  # all tiles together, sustained
     port_bytes_per_cycle: PositiveFloat  # one tile's LOAD or STORE port
-    latency: NonNegativeInt  # cycles from request to first data
+    latency: NonNegativeInt  # cycles from a read's address to its first data
+    response: NonNegativeInt = 40  # cycles from a write's last data to its response
     burst_bytes: PositiveInt = 4096
     base: NonNegativeInt = 0
     bytes: PositiveInt

@@ -105,7 +105,7 @@ def timing(arch: Arch, stall: int = 0, seed: int = 1) -> list[int]:
     return [
         MODES.get(d.model, _BURSTS),
         max(1, d.latency),
-        1 if bursts else max(1, arch.latency.store),
+        1 if bursts else max(1, arch.dram.response),
         _NEVER if bursts else round(d.port_bytes_per_cycle * _ONE),
         _NEVER if bursts else round(d.bytes_per_cycle * _ONE),
         stall,

@@ -204,6 +204,15 @@ class Build:
         return h.hexdigest()[:16]
 
 
+def compiler_version() -> str:
+    """The first line that the C++ compiler says of itself.
+
+    Raises:
+        DpuError: E428, there is none.
+    """
+    return _identity(toolchain().compiler).partition("\n")[0]
+
+
 @cache
 def _identity(program: str) -> str:
     return subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout

@@ -1,6 +1,7 @@
 """Calibration: the pipeline on fixed prompts with the UNet's canonical graph in float32, statistics of what it sees.
 
-After each prompt the statistics are saved beside the output file, so that an interrupted run continues.
+After each step the statistics are saved beside the output file with all that the next step needs, so that an
+interrupted run continues there (with Euler; with a scheduler that remembers earlier steps, at the last whole prompt).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ..ir import graph as g
 from ..ir.naming import op_names
 from ..passes.calibration import FORMAT, METADATA, load_calibration, stat_key, statistic_name
 from .parts import PARTS, canonical_part, float_part
-from .pipeline import Pipeline, Request, Step
+from .pipeline import Conditioning, HalfWay, Pipeline, Request, Step
 from .unets import FloatUnet
 
 if TYPE_CHECKING:
@@ -123,6 +124,7 @@ def calibrate(
     }
     partial = out.with_name(f".{out.name}.partial")
     tensors, first = _resume(partial, info)
+    half_way = _half_way(tensors, first % steps)
     statistics = Statistics(module, tensors)
     _save(partial, statistics.tensors, {**info, "done": str(first)})  # an unwritable folder shows before the work
     unet = FloatUnet(module, weights)
@@ -132,23 +134,44 @@ def calibrate(
         pipeline.parts[name] = float_part(name, graph, store, own.results, own.operands)
     total = len(prompts) * steps
 
+    resumable = pipeline.resumable
     for i, prompt in enumerate(prompts):
-        if i < first:
+        if i < first // steps:
             continue
 
-        def on_step(step: Step, done: int = i * steps) -> None:
+        def on_step(step: Step, before: int = i * steps) -> None:
+            done = before + step.index + 1
+            if resumable and step.index + 1 < steps:
+                _save(partial, {**statistics.tensors, **_state(step)}, {**info, "done": str(done)})
             if progress:
-                progress(done + step.index + 1, total)
+                progress(done, total)
 
         request = Request(prompt, seed=i, steps=steps, guidance=guidance, height=height, width=width)
         with one_thread():
-            pipeline.generate(request, unet, on_step, decode=bool(parts))
-        _save(partial, statistics.tensors, {**info, "done": str(i + 1)})
+            pipeline.generate(request, unet, on_step, decode=bool(parts), half_way=half_way)
+        half_way = None
+        _save(partial, statistics.tensors, {**info, "done": str((i + 1) * steps)})
     bad = [k for k, v in statistics.tensors.items() if not np.isfinite(v).all()]
     if bad:
         raise DpuError("calibrate", f"{len(bad)} statistics are not finite, first '{bad[0]}'", code="E242")
     _save(out, statistics.tensors, info)
     partial.unlink(missing_ok=True)
+
+
+_STATE = "state::"
+"""Prefix of the tensors of a partial file that are no statistics."""
+
+
+def _state(step: Step) -> dict[str, F32]:
+    """What the step after this one needs."""
+    assert step.conditioning is not None
+    return {f"{_STATE}{k}": v for k, v in {"latents": step.latents, **step.conditioning.inputs()}.items()}
+
+
+def _half_way(tensors: dict[str, F32], steps: int) -> HalfWay | None:
+    """Take the state of an image after `steps` steps out of `tensors`."""
+    state = {k.removeprefix(_STATE): tensors.pop(k) for k in list(tensors) if k.startswith(_STATE)}
+    return HalfWay(steps, state.pop("latents"), Conditioning(**state)) if state else None
 
 
 @contextmanager

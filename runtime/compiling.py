@@ -30,6 +30,7 @@ def compile_text(
     check: bool,
     bisect: Path | None,
     checkpoint: Path | None = None,
+    uncalibrated: bool = False,
 ) -> tuple[str, bool]:
     """What to print, and whether the check (if there was one) found every value equal.
 
@@ -48,6 +49,7 @@ def compile_text(
             out=out,
             dump_dir=dump_dir,
             checkpoint=checkpoint,
+            uncalibrated=uncalibrated,
         )
     text = compiled.summary()
     if not check and bisect is None:

@@ -8,6 +8,8 @@ from typing import cast
 
 from ..errors import DpuError
 
+WEIGHTS = ("seeded", "realistic")
+
 
 def export_pipeline(
     source: str,
@@ -17,6 +19,7 @@ def export_pipeline(
     opset: int = 23,
     precision: str = "fp16",
     graph_only: bool = False,
+    weights: str = "seeded",
     progress: Callable[[str], None] | None = None,
 ) -> None:
     """Export "tiny-seeded", "sdxl" or a local diffusers folder to `out`; size 0 is the source's own.
@@ -31,12 +34,24 @@ def export_pipeline(
         raise DpuError(str(out), "is the source itself", hint="choose another output folder", code="E501")
     if graph_only and source == "tiny-seeded":
         raise DpuError("--graph-only", "the tiny pipeline always has weights", code="E501")
+    if weights not in WEIGHTS:
+        raise DpuError("--weights", f"no weights '{weights}'", hint=f"one of {', '.join(WEIGHTS)}", code="E501")
+    if weights != "seeded" and (folder is not None or graph_only):
+        raise DpuError("--weights", "the source has its own, or none", hint="leave it out", code="E501")
     from ..frontend.export import Precision  # after the checks: it loads torch
     from ..frontend.sdxl import export_sdxl, export_tiny
 
     kind = cast(Precision, precision)  # the exporter checks it
     if source == "tiny-seeded":
-        export_tiny(out, seed=seed, size=size or 128, opset=opset, precision=kind, progress=progress)
+        export_tiny(
+            out,
+            seed=seed,
+            size=size or 128,
+            opset=opset,
+            precision=kind,
+            realistic=weights == "realistic",
+            progress=progress,
+        )
         return
     export_sdxl(
         out,
@@ -46,5 +61,6 @@ def export_pipeline(
         size=size or 1024,
         opset=opset,
         precision=kind,
+        realistic=weights == "realistic",
         progress=progress,
     )

@@ -1,7 +1,8 @@
 """Float32 evaluation of the canonical graph: what every quantised program is compared with.
 
 Tensors are torch, samples x tokens x channels. Weights are read from the weight store when first used, converted to
-float32 and kept, so that the steps after the first pay only for arithmetic.
+float32 and kept, so that the steps after the first pay only for arithmetic; of a model larger than `KEPT` the rest is
+converted each time, which is little beside the arithmetic of so many weights.
 """
 
 from __future__ import annotations
@@ -32,6 +33,10 @@ Override = Callable[[Operation, Get], "Tensor | None"]
 """Takes the place of an operation: its result, or None to have it evaluated as it stands."""
 
 
+KEPT = 2 << 30
+"""Bytes of parameters that an interpreter keeps."""
+
+
 class Weights(Protocol):
     """What the interpreter asks of a weight store."""
 
@@ -51,6 +56,7 @@ class FloatInterpreter:
         self.module = module
         self._weights = weights
         self._params: dict[tuple[str, tuple[str, ...]], Tensor] = {}
+        self._kept = 0
 
     def run(
         self,
@@ -113,7 +119,11 @@ class FloatInterpreter:
                     f"is {list(array.shape)} in the weight store, {list(shape_of(op.value))} in the graph",
                     code="E402",
                 )
-            self._params[key] = torch.from_numpy(array)
+            made = torch.from_numpy(array)
+            if self._kept + array.nbytes > KEPT:
+                return made
+            self._kept += array.nbytes
+            self._params[key] = made
         return self._params[key]
 
 

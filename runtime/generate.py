@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from ..errors import DpuError
 from . import reports
-from .device import DeviceCounters
+from .device import Device, DeviceCounters
 from .looking import Looking
 from .pipeline import Image, Pipeline, Request, Step
 from .pipeline_files import BundledFiles, FolderFiles, PipelineFiles
-from .targets import check_target, open_device
+from .targets import check_device, check_target, open_device
 
 if TYPE_CHECKING:
     from ..ir.container import Entry, Program
@@ -108,6 +108,7 @@ def make_image(
     on_step: OnStep | None = None,
     looking: Looking | None = None,
     waves: Path | None = None,
+    device: str = "cpu",
 ) -> Summary:
     """Make one image and write what was asked for.
 
@@ -122,13 +123,15 @@ def make_image(
         on_step: called after each denoising step.
         looking: what to see of the run from the inside.
         waves: a VCD file of the signals of target `rtl`.
+        device: where target `sim` computes, `cpu` or `cuda`.
 
     Raises:
         DpuError: the model does not fit the target or the request, or a run fails.
     """
     check_target(target)
     looking = looking or Looking()
-    looking.check(target)
+    check_device(device, target)
+    looking.check(target, device)
     if waves is not None and target != "rtl":
         raise DpuError("--waves", f"target {target} has none", hint="--target rtl", code="E501")
     if not request.prompt.strip():
@@ -154,7 +157,10 @@ def make_image(
             hint=f"compile it: dpuc compile {model} --arch dpu_tiny -o model.dpu",
             code="E405",
         )
-    return _on_device(files, program, target, request, out, start, trace, report, compare_with, on_step, looking, waves)
+    opened = open_device(target, program.arch, waves, device)
+    return _on_device(
+        files, program, target, request, out, start, trace, report, compare_with, on_step, looking, opened
+    )
 
 
 def _on_cpu(files: PipelineFiles, request: Request, out: Path, start: float, on_step: OnStep | None) -> Summary:
@@ -185,14 +191,14 @@ def _on_device(
     compare_with: Path | None,
     on_step: OnStep | None,
     looking: Looking,
-    waves: Path | None,
+    device: Device,
 ) -> Summary:
     from .parts import device_parts
     from .session import Session
     from .sqnr import compare
     from .unets import DpuUnet, OnnxUnet
 
-    with Session(program, open_device(target, program.arch, waves)) as session:
+    with Session(program, device) as session:
         looking.attach(session.device, program)
         pipeline = Pipeline(files, device_parts(session))
         unet = DpuUnet(session)

@@ -38,8 +38,8 @@ class Looking:
     break_commands: Path | None = None
     trace_detail: str = "auto"
 
-    def check(self, target: str) -> None:
-        """Refuse options that go without others or with another target.
+    def check(self, target: str, device: str = "cpu") -> None:
+        """Refuse options that go without others, with another target or another place to compute.
 
         Raises:
             DpuError: they do not fit.
@@ -56,6 +56,8 @@ class Looking:
         for option, value in (("--dump-tensors", self.dump_tensors), ("--break-at", self.break_at)):
             if value and target != "sim":
                 raise DpuError(option, f"target {target} has none", hint="--target sim", code="E501")
+            if value and device != "cpu":
+                raise DpuError(option, f"device {device} has none", hint="--device cpu", code="E501")
 
     def attach(self, device: Device, program: Program) -> None:
         """Look into the runs of `program` on `device`.

@@ -106,6 +106,16 @@ class Step:
     sample: F32
     noise: F32
     latents: F32
+    conditioning: Conditioning | None = None
+
+
+@dataclass(frozen=True)
+class HalfWay:
+    """An image after `steps` steps: all that the others depend on, where the scheduler remembers nothing."""
+
+    steps: int
+    latents: F32
+    conditioning: Conditioning
 
 
 @dataclass
@@ -214,6 +224,11 @@ class Pipeline:
         found.set_timesteps(steps, device="cpu")
         return found
 
+    @property
+    def resumable(self) -> bool:
+        """Whether a step depends on nothing but the latents before it."""
+        return read_json(self.files, "scheduler/scheduler_config.json").get("_class_name") == "EulerDiscreteScheduler"
+
     def noise(self, request: Request, scheduler: Any) -> Any:
         """The starting latents of a request, a torch tensor."""
         import torch
@@ -237,17 +252,25 @@ class Pipeline:
         return np.asarray(np.round(pixels * 255), np.uint8)
 
     def generate(
-        self, request: Request, unet: Unet, on_step: Callable[[Step], None] | None = None, decode: bool = True
+        self,
+        request: Request,
+        unet: Unet,
+        on_step: Callable[[Step], None] | None = None,
+        decode: bool = True,
+        half_way: HalfWay | None = None,
     ) -> Image:
-        """Make one image; `on_step` is called after each denoising step. Without `decode` the pixels stay black."""
+        """Make one image; `on_step` is called after each denoising step. Without `decode` the pixels stay black.
+
+        `half_way` continues an image of the same request where `resumable` schedulers were stopped.
+        """
         import torch
 
         seconds: dict[str, float] = {}
         with _timed(seconds, "text encoders"):
-            conditioning = self.encode(request)
+            conditioning = self.encode(request) if half_way is None else half_way.conditioning
         with _timed(seconds, "scheduler and guidance"):
             scheduler = self.scheduler(request.steps)
-            latents = self.noise(request, scheduler)
+            latents = self.noise(request, scheduler) if half_way is None else torch.from_numpy(half_way.latents)
         with _timed(seconds, "unet"):
             unet.prepare(conditioning.inputs())
         guided = request.guidance > 1
@@ -256,6 +279,8 @@ class Pipeline:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             for index, t in enumerate(scheduler.timesteps):
+                if half_way is not None and index < half_way.steps:
+                    continue
                 with _timed(seconds, "scheduler and guidance"):
                     model_input = torch.cat([latents] * 2) if guided else latents
                     sample = scheduler.scale_model_input(model_input, t).numpy()
@@ -268,7 +293,7 @@ class Pipeline:
                         predicted = negative + request.guidance * (positive - negative)
                     latents = _scheduler_step(scheduler, predicted, t, latents, generator)
                 if on_step:
-                    on_step(Step(index, float(t), sample, noise, latents.numpy()))
+                    on_step(Step(index, float(t), sample, noise, latents.numpy(), conditioning))
         height, width = self.size(request)
         pixels = np.zeros((height, width, 3), np.uint8)
         if decode:

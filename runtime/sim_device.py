@@ -38,7 +38,7 @@ class SimDevice:
         self.arch, self.timed, self.on_store = arch, timed, on_store
         self.runner: Runner = Machine.run
         self.timings: dict[str, Timing] = {}
-        self._machine = Machine(arch, {})
+        self._machine = self._make_machine()
         self._memory: dict[int, Bytes] = {}
         self._starts: list[int] = []
         self._next = arch.dram.base
@@ -60,7 +60,7 @@ class SimDevice:
         address, end = self._next, self.arch.dram.base + self.arch.dram.bytes
         if size < 0 or address + size > end:
             raise DpuError("sim", f"{size} bytes do not fit: {end - address} of device memory are free", code="E422")
-        self._memory[address] = np.zeros(size, np.uint8)
+        self._memory[address] = self._zeros(size)
         self._starts.append(address)
         self._next += max(_ALIGN, -(-size // _ALIGN) * _ALIGN)
         return address
@@ -122,6 +122,15 @@ class SimDevice:
         self._worker.shutdown(wait=True, cancel_futures=True)
         self._memory.clear()
 
+    def _make_machine(self) -> Machine:
+        return Machine(self.arch, {})
+
+    def _zeros(self, size: int) -> Bytes:
+        return np.zeros(size, np.uint8)
+
+    def _read_only(self, region: Bytes) -> bool:
+        return not region.flags.writeable
+
     def _at(self, address: int, size: int) -> Bytes:
         i = bisect.bisect_right(self._starts, address) - 1
         start = self._starts[i] if i >= 0 else 0
@@ -138,7 +147,7 @@ class SimDevice:
         entry, streams = self._programs[handle]
         start = time.perf_counter()
         for base, region in regions.items():
-            if base != Base.CONST and not region.flags.writeable:
+            if base != Base.CONST and self._read_only(region):
                 raise DpuError(f"entry '{entry}'", f"base {base} is bound to read-only memory", code="E425")
             self._machine.bind(base, region)
         found: Counters = self.runner(self._machine, streams, self.on_store, entry)

@@ -9,6 +9,8 @@ from ..ir.arch import Arch
 from .device import Device
 
 TARGETS = ("sim", "rtl", "cpu")
+DEVICES = ("cpu", "cuda")
+"""Where target `sim` computes."""
 _LATER = {
     "f2": "the AWS F2 card",
     "xrt": "the Alveo card",
@@ -28,8 +30,20 @@ def check_target(name: str) -> None:
     raise DpuError(f"--target {name}", what, hint=f"one of {', '.join(TARGETS)}", code="E430")
 
 
-def open_device(name: str, arch: Arch, waves: Path | None = None) -> Device:
-    """A device of this arch. `waves` is a VCD file that `rtl` writes.
+def check_device(device: str, target: str) -> None:
+    """Refuse a place to compute that does not exist, or that the target does not know.
+
+    Raises:
+        DpuError: `device` is not in `DEVICES`, or the target is not `sim`.
+    """
+    if device not in DEVICES:
+        raise DpuError(f"--device {device}", "no such device", hint=f"one of {', '.join(DEVICES)}", code="E430")
+    if device != "cpu" and target != "sim":
+        raise DpuError(f"--device {device}", f"target {target} has none", hint="--target sim", code="E501")
+
+
+def open_device(name: str, arch: Arch, waves: Path | None = None, device: str = "cpu") -> Device:
+    """A device of this arch. `waves` is a VCD file that `rtl` writes; `device` is where `sim` computes.
 
     Raises:
         DpuError: there is no such device; `cpu` is none, it runs the model itself. E428, `rtl` cannot be built.
@@ -41,6 +55,10 @@ def open_device(name: str, arch: Arch, waves: Path | None = None) -> Device:
         return RtlDevice(arch, waves)
     if name != "sim":
         raise DpuError(f"--target {name}", "runs the model, not a compiled program", code="E430")
+    if device != "cpu":
+        from .cuda_device import CudaDevice
+
+        return CudaDevice(arch, device=device)
     from .sim_device import SimDevice
 
     return SimDevice(arch)

@@ -37,7 +37,7 @@ def _dram(
     return np.ndarray((n[2], n[1], n[0], inner), np.uint8, region, offset, (d[2], d[1], d[0], 1))
 
 
-def _disjoint(inner: int, n: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+def disjoint(inner: int, n: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     """Whether the cells provably do not overlap: each stride spans all that lies inside it."""
     extent = inner
     for stride, count in sorted((abs(s), c) for s, c in zip(strides, n, strict=True) if c > 1):
@@ -106,7 +106,7 @@ def _load_raw(
     if source is None:
         target[...] = fill
         return
-    if not _disjoint(words, cells, s):
+    if not disjoint(words, cells, s):
         _load_in_order(target, source, fill, before1, before2)
         return
     if width != inner:
@@ -230,7 +230,7 @@ def store(tile: Tile, regions: Mapping[int, Region], w: Decoded, tally: Tally) -
         sram * unit,
         (s[2] * unit, s[1] * unit, s[0] * unit, 1),
     )
-    if _disjoint(inner, n, d):
+    if disjoint(inner, n, d):
         target[...] = source
     else:
         for i in np.ndindex(n[2], n[1], n[0]):

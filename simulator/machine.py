@@ -130,10 +130,10 @@ class Machine:
 
     def advance(self, t: int, states: list[Stream], counters: Counters, on_store: OnStore | None, entry: str) -> None:
         """Execute words of tile `t` until its stream gives no more or it waits for another tile."""
-        s, tile, tags = states[t], self.tiles[t], counters.tags
+        s, tags = states[t], counters.tags
         words, tokens = counters.words, s.tokens
         while (w := s.next) is not None:
-            opcode, flags, tag, wait, signal = w[:5]
+            opcode, _, tag, wait, signal = w[:5]
             engine = ENGINE_OF[opcode]
             try:
                 if opcode == Opcode.LOAD and w[5]:
@@ -158,20 +158,11 @@ class Machine:
                     tally = tags[tag] = Tally()
                 tally.words += 1
                 words[engine] += 1
-                if opcode == Opcode.MM:
-                    matrix(tile, w, tally)
-                elif opcode == Opcode.VEC:
-                    bad = tally.fp16_overflow + tally.nan
-                    vector(tile, w, tally)
-                    if flags & Flag.TRAP and tally.fp16_overflow + tally.nan > bad:
-                        raise Fault("E415", "flags", _trap(tally, bad))
-                elif opcode == Opcode.LOAD:
-                    if w[5]:
-                        for i in bits(w[5]):
-                            s.remote[i] -= 1
-                    load(tile, self.regions, w, tally)
-                elif opcode == Opcode.STORE:
-                    store(tile, self.regions, w, tally)
+                if opcode == Opcode.LOAD and w[5]:
+                    for i in bits(w[5]):
+                        s.remote[i] -= 1
+                self.execute(t, s.at, s.words[s.at], w, tally)
+                if opcode == Opcode.STORE:
                     if on_store is not None:
                         on_store(t, s.at, tag)
                     for i in bits(w[5]):
@@ -186,8 +177,24 @@ class Machine:
             s.at += 1
             s.next = next(s.decoded, None)
 
+    def execute(self, t: int, at: int, word: np.void, w: Decoded, tally: Tally) -> None:
+        """What word `at` of tile `t` does to the memories."""
+        tile, opcode = self.tiles[t], w[0]
+        if opcode == Opcode.MM:
+            matrix(tile, w, tally)
+        elif opcode == Opcode.VEC:
+            bad = tally.fp16_overflow + tally.nan
+            vector(tile, w, tally)
+            if w[1] & Flag.TRAP and tally.fp16_overflow + tally.nan > bad:
+                raise Fault("E415", "flags", trap(tally, bad))
+        elif opcode == Opcode.LOAD:
+            load(tile, self.regions, w, tally)
+        elif opcode == Opcode.STORE:
+            store(tile, self.regions, w, tally)
 
-def _trap(tally: Tally, before: int) -> str:
+
+def trap(tally: Tally, before: int) -> str:
+    """What a word with the TRAP flag says."""
     count = tally.fp16_overflow + tally.nan - before
     return f"{count} results overflow float16 or are NaN, and the word asks to trap"
 

@@ -84,23 +84,40 @@ def kernels() -> ModuleType:
     return importlib.import_module(".mxu_kernel", __package__)
 
 
-def matrix(tile: Tile, w: Decoded, tally: Tally) -> None:
-    """Execute an MM word."""
+def checked(tile: Tile, w: Decoded) -> tuple[int, int]:
+    """Rows and length of the reduction of an MM word, its fields checked."""
     (_, _, _, _, _, act, wgt, acc, nx, ny, sx, sy, nc, sc, nkx, nky, skx, sky, nn, wn, an) = w[:21]
     mode, rowmax, rowmax_at, init_at, valid = w[21:26]
     for name, count in (("nx", nx), ("ny", ny), ("nc", nc), ("nkx", nkx), ("nky", nky), ("nn", nn)):
         if not count:
             raise Fault("E410", name, "is 0, must be at least 1")
     c = tile.cols
-    rows = nx * ny
-    tiles = nky * nkx * nc
-    k = tiles * tile.rows
+    rows, k = nx * ny, nky * nkx * nc * tile.rows
     last = act + (ny - 1) * sy + (nx - 1) * sx + (nky - 1) * sky + (nkx - 1) * skx + (nc - 1) * sc
     tile.check(Buffer.ACT, "act", act, last + 1)
     tile.check(Buffer.WGT, "wgt", wgt, wgt + (nn - 1) * wn + k)
     tile.check(Buffer.ACC, "acc", acc, acc + (nn - 1) * an + rows)
     if nn > 1 and an < rows:
         raise Fault("E410", "an", f"is {an}: column tiles of {rows} rows would overlap in ACC")
+    if mode == MmMode.COLUMN:
+        tile.check(Buffer.PARAM, "init_at", init_at, init_at + nn * c)
+    elif mode > MmMode.COLUMN:
+        raise Fault("E410", "mode", f"{mode} is no mode")
+    if rowmax > RowMax.ACCUMULATE:
+        raise Fault("E410", "rowmax", f"{rowmax} is no row maximum mode")
+    if rowmax != RowMax.NONE:
+        if not 0 < valid <= nn * c:
+            raise Fault("E410", "valid", f"is {valid}, must be 1 to {nn * c}")
+        tile.check(Buffer.PARAM, "rowmax_at", rowmax_at, rowmax_at + rows)
+    return rows, k
+
+
+def matrix(tile: Tile, w: Decoded, tally: Tally) -> None:
+    """Execute an MM word."""
+    rows, k = checked(tile, w)
+    (act, wgt, acc, nx, ny, sx, sy, nc, sc, nkx, nky, skx, sky, nn, wn, an) = w[5:21]
+    mode, rowmax, rowmax_at, init_at, valid = w[21:26]
+    c = tile.cols
     if k == nc * c and (sc == 1 or nc == 1) and (rows == 1 or (ny == 1 and sx == nc)):
         a: I8 = tile.act[act * c : act * c + rows * k].reshape(rows, k)
     else:
@@ -113,10 +130,7 @@ def matrix(tile: Tile, w: Decoded, tally: Tally) -> None:
         raise Fault("E415", "wgt", "a weight is -128", "stationary operands saturate to +-127")
     sums: I32 = np.ndarray((nn, rows, c), np.int32, tile.acc, acc * 4 * c, (an * 4 * c, 4 * c, 4))
     if mode == MmMode.COLUMN:
-        tile.check(Buffer.PARAM, "init_at", init_at, init_at + nn * c)
         sums[...] = tile.param_i[init_at : init_at + nn * c].reshape(nn, 1, c)
-    elif mode > MmMode.COLUMN:
-        raise Fault("E410", "mode", f"{mode} is no mode")
     if nn > 1 and rows * k * c < WIDE_MACS:
         wide = weights.transpose(1, 0, 2).reshape(k, nn * c)
         kernels().narrow(product(a, wide), sums, mode != MmMode.ZERO)
@@ -127,16 +141,6 @@ def matrix(tile: Tile, w: Decoded, tally: Tally) -> None:
             else:
                 sums[n] += product(a, weights[n])
     if rowmax != RowMax.NONE:
-        _row_max(tile, sums, rowmax, rowmax_at, valid)
+        best = tile.param_i[rowmax_at : rowmax_at + rows]
+        kernels().row_max(sums, valid, best, rowmax == RowMax.ACCUMULATE)
     tally.macs += rows * k * nn * c
-
-
-def _row_max(tile: Tile, sums: I32, rowmax: int, at: int, valid: int) -> None:
-    """The maximum of each row over columns 0 .. valid - 1, into PARAM."""
-    nn, rows, c = sums.shape
-    if rowmax > RowMax.ACCUMULATE:
-        raise Fault("E410", "rowmax", f"{rowmax} is no row maximum mode")
-    if not 0 < valid <= nn * c:
-        raise Fault("E410", "valid", f"is {valid}, must be 1 to {nn * c}")
-    tile.check(Buffer.PARAM, "rowmax_at", at, at + rows)
-    kernels().row_max(sums, valid, tile.param_i[at : at + rows], rowmax == RowMax.ACCUMULATE)

@@ -1,21 +1,21 @@
 """Cycle-level timing of a program, event by event, from the same words that the functional machine executes.
 
-Rules (docs in README.md; latencies and costs from `Arch` and `ir/cost.py`):
+Rules, which are those of the RTL (pages of `rtl/doc`; constants and costs from `ir/cost.py`). Tiles start in cycle 0.
 
-- CTRL puts one word every `latency.dispatch` cycles into its engine's queue, in stream order; a full queue stops it
-  until that engine starts a word.
-- An engine starts its oldest word when the word before it has issued, `drain` is met, all its tokens are there and
-  (MXU, VPU) its bank ports are free. A token arrives when all earlier work of its producer is visible, a remote one
-  `latency.remote_signal` later.
-- MXU, VPU: the next word may start `occupancy` cycles later; results are visible `latency.mxu` or `latency.vpu` after.
-- LOAD: requests go out one burst a cycle, data comes `dram.latency` after the start; data phases of a port follow each
-  other in order, so latencies of up to 4 words overlap. Visible `latency.load` after the last data.
-- STORE: the data phase begins at the start; the response is there `latency.store + dram.latency` after its end.
+- Instructions come in bursts of 16 words, up to 64 words ahead of dispatch, `dram.latency` after they are asked for.
+- CTRL dispatches a word a cycle, in stream order; it may start in the next one. A full queue stops CTRL until the cycle
+  after that engine starts a word.
+- An engine starts its oldest word when it can take it, `drain` is met (all earlier words are done) and all its tokens
+  are there. A word's tokens count from the cycle after it is done, remote ones `latency.remote_signal` later.
+- MXU: checks a word, loads its weights a tile ahead, and streams rows without a gap; never waits for a port.
+- VPU: checks a word, reads operands for two words ahead of the lanes, and lets a beat in when they are there. Where it
+  reads ACC in a bank that the MXU reads, it gets the cycles that are left.
+- LOAD, STORE: up to 4 words between start and done. LOAD's addresses go out one burst a cycle, data come `dram.latency`
+  later; data phases follow each other in order, without a gap. STORE's response comes `dram.response` after the data.
 - The data phase runs at the rate that the DRAM model grants, at most one port's rate, one scratchpad word a cycle and
-  one burst a cycle.
-- With a DRAM of bursts (`hbm2`, `lpddr5x`; rules in dram/README.md) requests go to the channels at the start of the
-  word; a LOAD's data phase begins when its first data are at the port; a STORE's response is there `latency.store`
-  after its last data are in DRAM.
+  one beat a cycle; at a port that MXU or VPU use, in the cycles that they leave.
+- With a DRAM of bursts (`hbm2`, `lpddr5x`; rules in dram/README.md) requests go to the channels when LOAD's address
+  goes out, or STORE's data phase begins; LOAD's begins when its first data are at the port.
 """
 
 from __future__ import annotations
@@ -27,20 +27,26 @@ from math import ceil
 import numpy as np
 
 from ..errors import DpuError
+from ..ir import cost
 from ..ir.arch import Arch
-from ..ir.cost import LOADS_OUTSTANDING, Ports
-from ..ir.isa import Engine, Words
+from ..ir.cost import Ports
+from ..ir.isa import WORD_BYTES, Engine, Words
 from .decode import bits, deadlock_error, semaphore_name, signal_ids, wait_ids
 from .dram.core import NEVER, Note
 from .memory import BurstMemory, memory
 from .plan import ENGINES, Plan, moves, plan
+from .timing_fetch import UNKNOWN
 from .timing_result import BURSTS_NOT_MODELLED, FLUID_NOT_MODELLED, NOT_MODELLED, DramTiming, TileTiming, Timing
 from .timing_state import EngineState, TileState
 
-_LOAD, _MXU, _STORE, _CTRL = int(Engine.LOAD), int(Engine.MXU), int(Engine.STORE), int(Engine.CTRL)
+_LOAD, _MXU, _VPU, _STORE, _CTRL = (int(e) for e in (Engine.LOAD, Engine.MXU, Engine.VPU, Engine.STORE, Engine.CTRL))
 
 # Kinds of events; in one cycle, smaller numbers go first.
-_MEMORY, _ISSUED, _FILLED, _SIGNAL, _REMOTE, _DONE, _DATA, _START = range(8)
+_MEMORY, _FILLED, _SIGNAL, _REMOTE, _DONE, _BEATS, _DATA, _START = range(8)
+
+_MOVES = {_LOAD: (cost.ACT_WRITE, cost.VBUF_WRITE), _STORE: (cost.ACT_READ, cost.VBUF_READ)}
+_FETCH = _MXU  # the port of a DRAM of bursts that instructions come through
+_END = 2  # cycles from the end of the last word, or the dispatch of END, to the end of the run
 
 
 class _Run:
@@ -48,24 +54,27 @@ class _Run:
 
     def __init__(self, arch: Arch, plans: Sequence[Plan], entry: str) -> None:
         self.arch, self.entry = arch, entry
-        self.tiles = [TileState(t, p, arch) for t, p in enumerate(plans)]
+        ports = Ports(arch)
+        self.tiles = [TileState(t, p, arch, ports) for t, p in enumerate(plans)]
         model = memory(arch)
         self.bursts = model if isinstance(model, BurstMemory) else None
         self.fluid = None if isinstance(model, BurstMemory) else model
-        self.moves = moves(arch, plans) if self.bursts else []
+        self.moves, self.streams = moves(arch, plans) if self.bursts else ([], [])
         self.memory_at = -1  # the one valid _MEMORY event
         self.heap: list[tuple[int, int, int, EngineState | TileState | None, int]] = []
         self.count = 0
-        self.after = {int(Engine.MXU): arch.latency.mxu, int(Engine.VPU): arch.latency.vpu}
-        self.after |= {_LOAD: arch.latency.load, _STORE: arch.latency.store + arch.dram.latency}
+        self.latency = max(1, arch.dram.latency)
+        self.answer = max(1, arch.dram.response) + cost.STORE_ANSWER
 
     def push(self, time: int, kind: int, who: EngineState | TileState | None, what: int = 0) -> None:
         self.count += 1
         heapq.heappush(self.heap, (time, kind, self.count, who, what))
 
     def run(self) -> int:
-        """Run to the end; returns the cycle in which everything is visible."""
+        """Run to the end; returns the cycle in which everything is done and known to be."""
         for tile in self.tiles:
+            for burst in range(len(tile.fetch.asks)):
+                self.ask(tile, burst)
             self.dispatch(tile, 0)
             for e in tile.engines:
                 self.try_start(e, 0)
@@ -80,11 +89,6 @@ class _Run:
             if kind == _START:
                 assert isinstance(who, EngineState)
                 self.try_start(who, now)
-            elif kind == _ISSUED:
-                assert isinstance(who, EngineState)
-                who.held = 0
-                self.try_start(who, now)
-                self.released(who.tile, now)
             elif kind == _SIGNAL:
                 assert isinstance(who, EngineState)
                 self.signal(who, what, now)
@@ -96,6 +100,9 @@ class _Run:
                 for key in self.fluid.finish(now):
                     self.end_data(self.tiles[key // 4].engines[key % 4], now)
                 self.next_memory()
+            elif kind == _BEATS:
+                assert isinstance(who, EngineState)
+                self.end_beats(who, now)
             elif kind == _DATA:
                 assert isinstance(who, EngineState)
                 self.begin_data(who, now)
@@ -118,35 +125,58 @@ class _Run:
         ]
         if waiting:
             raise deadlock_error(self.entry, waiting)
-        return max(max(t.visible) for t in self.tiles)
+        return max(max(t.visible) for t in self.tiles) + _END
 
     # CTRL
 
+    def ask(self, tile: TileState, burst: int) -> None:
+        """A burst of instructions is asked for."""
+        at = tile.fetch.asks[burst] + cost.READ_ADDRESS
+        if self.bursts is None:
+            tile.fetch.arrive(at + self.latency)
+            return
+        words = tile.fetch.length(burst)
+        address = self.streams[tile.number] + burst * cost.FETCH_BURST * WORD_BYTES
+        move = (address, words * WORD_BYTES, (1, 1, 1), (0, 0, 0))
+        self.bursts.start(at, tile.number * 4 + _FETCH, False, words, move)
+
     def dispatch(self, tile: TileState, now: int) -> None:
-        """Put words into queues until one is full. Runs ahead of time: each word carries the cycle it enters."""
-        p, step = tile.plan, self.arch.latency.dispatch
+        """Put words into queues until one is full. Runs ahead of time: each word carries the cycle it may start in."""
+        p, fetch = tile.plan, tile.fetch
         while tile.at < len(p):
             kind, i = p.engine[tile.at], tile.at
-            ready = tile.clock + step
+            here = fetch.ready(i)
+            if here == UNKNOWN:
+                tile.starved = True
+                return
+            ready = max(tile.clock + 1, here)
             if kind == _CTRL:  # END: the last word; the tile is done when all is visible
-                tile.at += 1
-                tile.clock = ready
+                self.dispatched(tile, ready, here)
                 tile.start[i] = tile.begin[i] = tile.issued[i] = tile.visible[i] = ready
                 return
             e = tile.engines[kind]
             if len(e.queue) >= e.depth:
                 tile.blocked = kind
                 return
-            enters = ready if tile.blocked != kind else max(ready, now)
+            enters = ready
             if tile.blocked == kind:
+                enters = max(ready, now + 1)
                 name = f"queue-full {Engine(kind).name}"
                 tile.ctrl_stalls[name] = tile.ctrl_stalls.get(name, 0) + enters - ready
                 tile.blocked = -1
-            e.queue.append((i, enters))
+            e.queue.append((i, enters + 1))
             if len(e.queue) == 1:
-                self.push(enters, _START, e)
-            tile.clock = enters
-            tile.at += 1
+                self.push(enters + 1, _START, e)
+            self.dispatched(tile, enters, here)
+
+    def dispatched(self, tile: TileState, cycle: int, here: int) -> None:
+        """The next word goes to its queue in this cycle."""
+        if here > tile.clock + 1:
+            tile.ctrl_stalls["fetch"] = tile.ctrl_stalls.get("fetch", 0) + here - tile.clock - 1
+        tile.clock = cycle
+        if tile.fetch.dispatched(tile.at, cycle):
+            self.ask(tile, len(tile.fetch.asks) - 1)
+        tile.at += 1
 
     # Starting words
 
@@ -172,11 +202,11 @@ class _Run:
         p = tile.plan
         if enters > now:
             return "dispatch"
-        if e.outstanding >= LOADS_OUTSTANDING:
+        if e.outstanding >= cost.WORDS_OUTSTANDING:
             return "memory"
-        if p.drain[i] and (e.outstanding or e.last > now):
-            if e.last > now:
-                self.push(e.last, _START, e)
+        if p.drain[i] and (e.outstanding or e.last >= now or (e.kind == _VPU and tile.vpu.words)):
+            if e.last >= now:
+                self.push(e.last + 1, _START, e)
             return "drain"
         if p.wait[i]:
             for k in wait_ids(p.wait[i], e.kind):
@@ -186,14 +216,7 @@ class _Run:
             for s in bits(p.remote[i]):
                 if not tile.remote[s]:
                     return "semaphore remote"
-        if e.kind != _LOAD and e.kind != _STORE and self.conflict(e, p.ports[i]):
-            if e.asked < 0:
-                e.asked = now
-            return "port"
         return ""
-
-    def conflict(self, e: EngineState, mask: int) -> bool:
-        return any(o.held & mask and o is not e for o in e.tile.engines)
 
     def try_start(self, e: EngineState, now: int) -> None:
         """Start the oldest word if it can start in this cycle."""
@@ -209,45 +232,28 @@ class _Run:
         for k in wait_ids(p.wait[i], e.kind):
             tile.tokens[k] -= 1
         tile.start[i] = now
-        if e.kind == _LOAD or e.kind == _STORE:
+        if e.kind == _MXU:
+            self.start_mm(e, i, now)
+        elif e.kind == _VPU:
+            self.start_vec(e, i, now)
+        else:
             if e.kind == _LOAD:
                 for s in bits(p.remote[i]):
                     tile.remote[s] -= 1
-            e.outstanding += 1
-            e.free = now + max(1, p.bursts[i])
-            late = self.arch.dram.latency if e.kind == _LOAD and p.bytes[i] and self.bursts is None else 0
-            e.pending.append((i, now + late))
-            if e.kind == _LOAD and p.bytes[i] and self.bursts is not None:
-                self.bursts.start(now, tile.number * 4 + _LOAD, False, self.alone(p, i), self.moves[tile.number][i])
+            self.start_move(e, i, now)
+        if e.free < UNKNOWN:
             self.push(e.free, _START, e)
-            self.begin_data(e, now)
-        else:
-            e.asked = -1
-            e.held = p.ports[i]
-            e.free = now + p.occupancy[i]
-            tile.begin[i], tile.issued[i] = now, e.free
-            tile.busy[e.kind] += p.occupancy[i]
-            self.push(e.free, _ISSUED, e)
-            self.complete(e, i, e.free + self.after[e.kind])
-        if e.queue and e.queue[0][1] > e.free:
-            self.push(e.queue[0][1], _START, e)
+            if e.queue and e.queue[0][1] > e.free:
+                self.push(e.queue[0][1], _START, e)
         if tile.blocked == e.kind:
             self.dispatch(tile, now)
 
-    def released(self, tile: TileState, now: int) -> None:
-        """Ports came free: who asked first gets them."""
-        for e in sorted((e for e in tile.engines if e.asked >= 0), key=lambda e: e.asked):
-            if e.kind == _LOAD or e.kind == _STORE:
-                self.begin_data(e, now)
-            else:
-                self.try_start(e, now)
-
-    def complete(self, e: EngineState, i: int, visible: int) -> None:
-        """Work of word `i` is visible at `visible`, and not before that of earlier words."""
+    def complete(self, e: EngineState, i: int, done: int) -> None:
+        """Word `i` is done in this cycle, a cycle after the one before it at the earliest."""
         tile = e.tile
-        e.last = tile.visible[i] = max(e.last, visible)
+        e.last = tile.visible[i] = max(e.last + 1, done)
         if tile.plan.signal[i] or (e.kind == _STORE and tile.plan.remote[i]):
-            self.push(e.last, _SIGNAL, e, i)
+            self.push(e.last + 1, _SIGNAL, e, i)
 
     def signal(self, e: EngineState, i: int, now: int) -> None:
         tile = e.tile
@@ -262,7 +268,62 @@ class _Run:
             for t in bits(p.remote[i]):
                 self.push(now + self.arch.latency.remote_signal, _REMOTE, self.tiles[t], tile.number)
 
-    # Data phases
+    # MXU and VPU
+
+    def start_mm(self, e: EngineState, i: int, now: int) -> None:
+        tile = e.tile
+        times = tile.mxu.start(i, now)
+        e.free = times.next
+        tile.begin[i], tile.issued[i] = times.first, times.after
+        tile.busy[_MXU] += tile.plan.mm[i].tiles * max(tile.plan.mm[i].rows, self.arch.rows)
+        self.complete(e, i, times.done)
+
+    def start_vec(self, e: EngineState, i: int, now: int) -> None:
+        vpu = e.tile.vpu
+        e.free = vpu.start(i, now)
+        if len(vpu.words) == 1:
+            self.push(vpu.begin(now), _BEATS, e)
+
+    def end_beats(self, e: EngineState, now: int) -> None:
+        """The oldest word has had its last beat, if the MXU has not come between."""
+        tile, vpu = e.tile, e.tile.vpu
+        if vpu.again() > now:
+            self.push(vpu.last, _BEATS, e)
+            return
+        i = vpu.words[0][0]
+        tile.begin[i], tile.issued[i] = vpu.first, now + 1
+        tile.busy[_VPU] += vpu.alone
+        e.book("port", now + 1 - vpu.first - vpu.alone)
+        self.complete(e, i, vpu.end())
+        vpu.left(i, e.last)
+        if (free := vpu.offer()) >= 0:
+            e.free = free
+            self.push(free, _START, e)
+        if vpu.words:
+            self.push(vpu.begin(now), _BEATS, e)
+        self.try_start(e, now)
+
+    # LOAD and STORE
+
+    def start_move(self, e: EngineState, i: int, now: int) -> None:
+        tile = e.tile
+        p = tile.plan
+        e.outstanding += 1
+        e.free = now + 1
+        if e.kind == _STORE:
+            ready = now + cost.STORE_READ
+        elif not p.bytes[i]:
+            ready = now + cost.DMA_CHECK
+        else:
+            ready = max(now + cost.DMA_ADDRESS + cost.READ_ADDRESS, e.address)
+            e.address = ready + p.bursts[i]
+            if self.bursts is None:  # padding before the first data is written while they are on their way
+                ready = max(now + cost.DMA_CHECK, ready + self.latency - p.lead[i])
+            else:
+                move = self.moves[tile.number][i]
+                self.bursts.start(ready, tile.number * 4 + _LOAD, False, self.alone(p, i), move)
+        e.pending.append((i, ready))
+        self.begin_data(e, now)
 
     def begin_data(self, e: EngineState, now: int) -> None:
         """Begin the data phase of the oldest started word, if it can begin in this cycle."""
@@ -275,22 +336,23 @@ class _Run:
         tile = e.tile
         p = tile.plan
         bursts = self.bursts if p.bytes[i] else None
-        if bursts is not None and e.kind == _LOAD and not e.arrived:
-            return
-        if self.conflict(e, p.ports[i]):
-            if e.asked < 0:
-                e.asked = now
-            return
-        if e.asked >= 0:
-            e.stalls["port"] = e.stalls.get("port", 0) + now - e.asked
-            e.asked = -1
+        if e.kind == _LOAD and p.bytes[i]:
+            here = ready if bursts is None else e.arrived
+            if here < 0:
+                return
+            if (free := tile.fetch.after(here)) > now:
+                self.push(free, _DATA, e)
+                return
         e.pending.popleft()
-        e.active, e.held = i, p.ports[i]
+        e.active, e.through = i, -1
         tile.begin[i] = now
+        for port in _MOVES[e.kind]:
+            if i in p.ports[port]:
+                tile.ports[port].working = now
         if bursts is not None:
             key = tile.number * 4 + e.kind
             if e.kind == _LOAD:
-                e.arrived = False
+                e.arrived = -1
                 bursts.open(now, key, p.bytes[i])
             else:
                 bursts.start(now, key, True, self.alone(p, i), self.moves[tile.number][i])
@@ -298,14 +360,14 @@ class _Run:
             assert self.fluid is not None
             self.fluid.start(now, tile.number * 4 + e.kind, p.bytes[i], self.cap(p, i))
             self.next_memory()
-        elif p.occupancy[i]:
-            self.push(now + p.occupancy[i], _FILLED, e)
+        elif p.phase[i] or e.kind == _LOAD:
+            self.push(now + max(1, p.phase[i]), _FILLED, e)
         else:
             self.end_data(e, now)
 
     def cap(self, p: Plan, i: int) -> float:
         """Bytes a cycle that the port and the scratchpad side take."""
-        return min(self.arch.dram.port_bytes_per_cycle, p.bytes[i] / max(1, p.occupancy[i]))
+        return min(self.arch.dram.port_bytes_per_cycle, p.bytes[i] / max(1, p.phase[i]))
 
     def alone(self, p: Plan, i: int) -> int:
         """Cycles of a data phase that never waits for DRAM."""
@@ -319,34 +381,65 @@ class _Run:
             self.push(time, _MEMORY, None)
 
     def end_data(self, e: EngineState, now: int) -> None:
+        """The data of the active word are through, if the ports have let them."""
         i, tile = e.active, e.tile
         p = tile.plan
-        e.active, e.held = -1, 0
+        if e.through < 0:
+            if e.kind == _LOAD and p.bytes[i] and e.late < 0:
+                beats = p.bytes[i] // cost.BEAT_BYTES
+                e.late = tile.fetch.delay(tile.begin[i], now, beats)
+                if e.late:
+                    self.push(now + e.late, _FILLED, e)
+                    return
+            e.late = -1
+            e.through = now
+        begin, took = tile.begin[i], e.through - tile.begin[i]
+        for port in _MOVES[e.kind]:
+            if spans := p.ports[port].get(i):
+                end = tile.ports[port].finish(begin, took, min(took, p.steps[i]), spans)
+                if end > now:
+                    self.push(end, _FILLED, e)
+                    return
+                tile.ports[port].working = -1
+        e.active = -1
         tile.issued[i] = now
-        took = now - tile.begin[i]
         alone = self.alone(p, i) if p.bytes[i] else took
         tile.busy[e.kind] += alone
-        if took > alone:
-            e.stalls["memory"] = e.stalls.get("memory", 0) + took - alone
-        if e.kind == _STORE and self.bursts is not None and (p.bytes[i] or e.unanswered):
+        e.book("memory", took - alone)
+        e.book("port", now - e.through)
+        if e.kind == _LOAD:
+            self.done(e, i, now + cost.LOAD_WRITE)
+        elif self.bursts is not None and (p.bytes[i] or e.unanswered):
             e.unanswered.append(i)
+            if e.early >= 0:
+                lag, e.early = e.early, -1
+                self.answered(e, now + lag)
         else:
-            self.complete(e, i, now + self.after[e.kind] if p.occupancy[i] else now)
-            if e.kind == _STORE:
-                self.push(e.last, _DONE, e)
-            else:
-                e.outstanding -= 1
+            self.done(e, i, now + self.answer if p.bytes[i] else now)
         self.begin_data(e, now)
-        self.released(tile, now)
-        self.try_start(e, now)
+
+    def done(self, e: EngineState, i: int, cycle: int) -> None:
+        self.complete(e, i, cycle)
+        self.push(e.last + 1, _DONE, e)
 
     def burst(self, note: Note, now: int, key: int) -> None:
         """What a DRAM of bursts reports."""
         if note == Note.NONE:
             return
-        e = self.tiles[key // 4].engines[key % 4]
+        tile = self.tiles[key // 4]
+        if key % 4 == _FETCH:
+            if note == Note.FIRST:
+                assert self.bursts is not None
+                words = tile.fetch.length(len(tile.fetch.arrives))
+                self.bursts.open(now, key, words * WORD_BYTES)
+                tile.fetch.arrive(now)
+                if tile.starved:
+                    tile.starved = False
+                    self.dispatch(tile, now)
+            return
+        e = tile.engines[key % 4]
         if note == Note.FIRST:
-            e.arrived = True
+            e.arrived = now
             self.begin_data(e, now)
         elif note == Note.LAST:
             self.end_data(e, now)
@@ -356,13 +449,13 @@ class _Run:
     def answered(self, e: EngineState, now: int) -> None:
         """The oldest STORE is in DRAM, and with it the words behind it that store nothing."""
         p = e.tile.plan
-        visible = now + self.arch.latency.store
+        if not e.unanswered:  # the DRAM has it, but its reads had to wait
+            e.early = now - e.through
+            return
         while True:
-            self.complete(e, e.unanswered.popleft(), visible)
-            self.push(e.last, _DONE, e)
+            self.done(e, e.unanswered.popleft(), now + cost.STORE_ANSWER)
             if not e.unanswered or p.bytes[e.unanswered[0]]:
                 return
-            visible = now
 
 
 def simulate(arch: Arch, streams: Sequence[Words], entry: str = "program") -> Timing:

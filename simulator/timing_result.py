@@ -15,9 +15,8 @@ from .dram.params import DramFile
 Ints = npt.NDArray[np.int64]
 
 NOT_MODELLED = (
-    "instruction fetch",
-    "port conflicts cycle by cycle: the later of two words that use one bank port waits for the whole earlier one",
-    "ports of PARAM and of the gate tables",
+    "port conflicts cycle by cycle: accesses are spread evenly over a word's time, bank by bank",
+    "conflicts at PARAM's ports",
     "a producer that stalls because a semaphore holds 255 tokens",
     "host submit and interrupt latency",
 )
@@ -32,9 +31,9 @@ BURSTS_NOT_MODELLED = (
 class TileTiming:
     """One tile. The arrays have one element a word, in stream order.
 
-    `start` is the cycle in which the engine takes the word (LOAD: sends its requests), `begin` in which its work
-    begins (LOAD, STORE: first data), `issued` in which the engine can take the next one (LOAD, STORE: last data),
-    `visible` in which all results up to this word of its engine can be read.
+    `start` is the cycle in which the engine takes the word, `begin` in which its work begins (MXU: first row, VPU: first
+    beat, LOAD and STORE: first data), `issued` the one behind its last row, beat or data, `visible` the one in which it
+    is done: all results up to this word of its engine can be read from the next cycle on.
     """
 
     engine: Ints

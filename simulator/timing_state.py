@@ -7,8 +7,13 @@ from collections import deque
 import numpy as np
 
 from ..ir.arch import Arch
+from ..ir.cost import PORTS, Ports
 from .decode import SEMAPHORES
 from .plan import ENGINES, Plan
+from .timing_fetch import Fetch
+from .timing_mxu import Mxu
+from .timing_ports import SharedPort
+from .timing_vpu import Vpu
 
 
 class EngineState:
@@ -16,13 +21,14 @@ class EngineState:
 
     __slots__ = (
         "active",
+        "address",
         "arrived",
-        "asked",
         "depth",
+        "early",
         "free",
-        "held",
         "kind",
         "last",
+        "late",
         "left",
         "outstanding",
         "pending",
@@ -30,6 +36,7 @@ class EngineState:
         "reason",
         "since",
         "stalls",
+        "through",
         "tile",
         "unanswered",
     )
@@ -37,15 +44,17 @@ class EngineState:
     def __init__(self, tile: TileState, kind: int, depth: int, left: int) -> None:
         self.tile, self.kind, self.depth = tile, kind, depth
         self.left = left  # words not yet started
-        self.queue: deque[tuple[int, int]] = deque()  # (word, cycle in which it enters)
+        self.queue: deque[tuple[int, int]] = deque()  # (word, cycle from which it may start)
         self.free = 0  # first cycle in which the next word may start
-        self.last = 0  # when all started work is visible
-        self.held = 0  # ports in use
-        self.asked = -1  # since when the oldest word or data phase waits for a port
+        self.last = -1  # when all started work is done
+        self.address = 0  # LOAD: first cycle in which the next address may go
         self.pending: deque[tuple[int, int]] = deque()  # LOAD, STORE: started words (word, cycle of first data)
         self.active = -1  # LOAD, STORE: word in its data phase
-        self.outstanding = 0
-        self.arrived = False  # LOAD with a DRAM of bursts: data wait at the port
+        self.through = -1  # when its data were through, but for waiting for ports
+        self.late = -1  # how much of that was waiting for instructions to pass
+        self.early = -1  # STORE: how long after its data the response was, if it came before their end here
+        self.outstanding = 0  # LOAD, STORE: words between start and done
+        self.arrived = -1  # LOAD with a DRAM of bursts: since when data wait at the port
         self.unanswered: deque[int] = deque()  # STORE with a DRAM of bursts: words sent, but not known to be in DRAM
         self.reason = ""
         self.since = 0
@@ -54,24 +63,32 @@ class EngineState:
     def wait(self, now: int, reason: str) -> None:
         """Book the time since the last look at this engine, and why it waits from now on."""
         if self.reason and now > self.since:
-            self.stalls[self.reason] = self.stalls.get(self.reason, 0) + now - self.since
+            self.book(self.reason, now - self.since)
         self.reason, self.since = reason, now
+
+    def book(self, reason: str, cycles: int) -> None:
+        if cycles > 0:
+            self.stalls[reason] = self.stalls.get(reason, 0) + cycles
 
 
 class TileState:
     """One tile: its stream, engines, tokens and the record of every word."""
 
-    def __init__(self, number: int, words: Plan, arch: Arch) -> None:
+    def __init__(self, number: int, words: Plan, arch: Arch, ports: Ports) -> None:
         self.number, self.plan = number, words
         q = arch.queues
         counts = np.bincount(words.engine, minlength=5).tolist()
         depths = (q.load, q.mxu, q.vpu, q.store)
         self.engines = [EngineState(self, e, max(1, depths[e]), counts[e]) for e in ENGINES]
+        self.ports = [SharedPort(k, ports) for k in range(len(PORTS))]
+        self.mxu, self.vpu = Mxu(arch, words, self.ports), Vpu(words, self.ports)
+        self.fetch = Fetch(len(words))
         self.tokens = [0] * SEMAPHORES
         self.remote = [0] * arch.tiles
         self.at = 0  # next word that CTRL dispatches
         self.clock = 0  # when CTRL dispatched the last one
         self.blocked = -1  # engine whose queue is full
+        self.starved = False  # the next word is not here
         self.ctrl_stalls: dict[str, int] = {}
         n = len(words)
         self.start, self.begin, self.issued, self.visible = [0] * n, [0] * n, [0] * n, [0] * n

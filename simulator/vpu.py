@@ -69,7 +69,7 @@ def _gate(t: GateTable) -> Coefficients:
     return _packed(t), (*t.table.shifts(t.rb), t.lg, t.rb)
 
 
-def _coefficients(tile: Tile, func: int) -> Coefficients | None:
+def coefficients(tile: Tile, func: int) -> Coefficients | None:
     kind, slot = func & 15, func >> 4
     if kind in (Function.EXP2, Function.RECIP, Function.RSQRT):
         return _fixed(kind)
@@ -85,7 +85,7 @@ def _memory(tile: Tile) -> Any:
 
 def kernel(tile: Tile, w: Decoded, tally: Tally) -> None:
     """Execute a VEC word."""
-    found = _coefficients(tile, w[27]) if w[27] & 15 else _NONE
+    found = coefficients(tile, w[27]) if w[27] & 15 else _NONE
     if found is None:
         return vpu_numpy.vector(tile, w, tally)
     if tile.views is None:

@@ -657,7 +657,8 @@ def _factor(kind: int, at: int, rows: int, n: int, size: int) -> bool:
 
 
 @compiled
-def _legal(w: Any, cols: int, sizes: Any) -> bool:
+def legal(w: Any, cols: int, sizes: Any) -> bool:
+    """Whether a word is known to be legal and its destination does not overlap itself."""
     rows, tiles, valid = w[0], w[1], w[2]
     if rows == 0 or tiles == 0 or valid == 0 or valid > cols or cols & (cols - 1):
         return False
@@ -689,8 +690,8 @@ def _legal(w: Any, cols: int, sizes: Any) -> bool:
     if reduce > RSUM_SQ or (w[26] & 32 and (w[5] >> 4 < I8 or reduce == RSUM_SQ)):
         return False
     count, step = (n, tiles * cols) if w[26] & 16 else (rows, rows)
-    end: int = w[28] + (step if reduce == RSUM_SQ else 0) + count
-    return end <= sizes[3]
+    end = w[28] + (step if reduce == RSUM_SQ else 0) + count
+    return bool(end <= sizes[3])
 
 
 @compiled
@@ -715,6 +716,14 @@ def _together(w: Any, cols: int) -> bool:
         if at < high and w[13] < end:
             return True
     return False
+
+
+@compiled
+def order(w: Any, cols: int, sizes: Any) -> int:
+    """0: not known to be legal. 1: an element may be written as soon as it is known. 2: not before all are read."""
+    if not legal(w, cols, sizes):
+        return 0
+    return 2 if _together(w, cols) else 1
 
 
 # ------------------------------------------------------------------------------------------------------- the word
@@ -804,7 +813,7 @@ def run(
     x, b, z, factors, q, half, narrow, work, sums, keys, totals, out = scratch
     rows, tiles, d_src, red = w[0], w[1], w[5], w[26]
     sizes = (act.size // cols, acc.size // cols, halves.size // cols, param.size)
-    if not _legal(w, cols, sizes):
+    if not legal(w, cols, sizes):
         return -1
     n = (tiles - 1) * cols + w[2]
     buffer, fmt, reduce, columns = d_src & 15, d_src >> 4, red & 15, red & 16 != 0
@@ -831,11 +840,11 @@ def run(
             _spread(factors[k], step, width, n, param[at : at + n])
     with_b = scale2 == ELEM or bias2 == ELEM or (op2 and other == ELEM)
     if reduce:
-        count = n if columns else rows
+        low, high = (0, n) if columns else (first, last)  # threads may share `out`, each its own rows
         pair = 1 if reduce != RSUM_SQ else 2
         for k in range(pair):
             at = w[28] + k * (tiles * cols if columns else rows)
-            for i in range(count):
+            for i in range(low, high):
                 out[k, i] = _canonical(param[at + i]) if started else f32(0)
         if columns:
             sums[: 8 * pair, :n] = 0

@@ -27,3 +27,15 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         export_tiny(out)  # finished parts are kept, so the second worker only looks
     return out
+
+
+@pytest.fixture(scope="session")
+def rtl_tools() -> None:
+    """Skips the test where the RTL cannot be built: the reason is the error that a user would read."""
+    from dpu.errors import DpuError
+    from dpu.rtl import toolchain
+
+    try:
+        toolchain.toolchain()
+    except DpuError as e:
+        pytest.skip(str(e))

@@ -87,6 +87,96 @@ def dram(
 
 
 @app.command()
+def cycles(
+    program: Annotated[Path | None, typer.Argument(help="A .dpu file; default: the tiny pipeline on 3 archs.")] = None,
+    entry: Annotated[str, typer.Option(help="Entries of the file, with commas between them; default: all.")] = "",
+    dram: Annotated[str, typer.Option(help="DRAM timing for the file instead of the arch's.")] = "",
+    words: Annotated[int, typer.Option(min=0, help="Also show the first words of the file that differ.")] = 0,
+    archs: Annotated[str, typer.Option(help="Of the table, only these archs.")] = "",
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Also write the table as JSON.")] = None,
+) -> None:
+    """Do timing model and RTL take the same cycles? Exit code 1 if a program or a layer is beyond the bounds.
+
+    \b
+    Examples:
+      dpubench cycles out/tiny.dpu --entry text_encoder --words 12
+      dpubench cycles -o results/rtl/cycles.json
+    """
+    from ...codegen.dpufile import load
+    from ...simulator.memory import with_dram
+    from .. import cycles as found
+
+    check_output(output)
+    rows, lines = [], []
+    if program is None:
+        for row in found.measure([a.strip() for a in archs.split(",") if a.strip()]):
+            typer.echo(f"{row.arch} {row.dram} {row.entry}: {100 * row.error:+.3f} %", err=True)
+            rows.append(row)
+    else:
+        loaded = load(program)
+        arch = with_dram(loaded.arch, dram) if dram else loaded.arch
+        names = [e.strip() for e in entry.split(",")] if entry else [e.name for e in loaded.entries]
+        for one, rtl, model in found.run(loaded, arch, names):
+            rows.append(found.compare(rtl, model, dram or arch.dram.model, one))
+            lines += found.differences(rtl, model, words)
+    command = "dpubench cycles" + (f" -o {output}" if output else "")
+    table = found.Cycles(command=command, seen=("dpu_tiny",), rows=tuple(rows))
+    if output is not None:
+        table.save(output)
+    typer.echo("\n".join([table.text(), *lines]))
+    raise typer.Exit(0 if table.agrees else 1)
+
+
+@app.command()
+def rates(
+    program: Annotated[Path, typer.Argument(help="A .dpu file of a whole pipeline.")],
+    runs: Annotated[int, typer.Option(min=1, help="Runs of simulator and timing model; the shortest counts.")] = 3,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Also write the result as JSON.")] = None,
+) -> None:
+    """How many cycles a CPU second do RTL, simulator and timing model run for one UNet forward? Minutes.
+
+    \b
+    Examples:
+      dpubench rates out/tiny.dpu
+      dpubench rates out/tiny.dpu -o results/rtl/rates.json
+    """
+    from ..rates import measure
+
+    check_output(output)
+    found = measure(program, runs)
+    if output is not None:
+        found.save(output)
+    typer.echo(found.text())
+
+
+@app.command()
+def rtl_image(
+    program: Annotated[Path, typer.Argument(help="A .dpu file of a whole pipeline.")],
+    prompt: Annotated[str, typer.Option(help="What the image shows.")] = "a red fox in the snow",
+    seed: Annotated[int, typer.Option(help="Of the starting noise.")] = 7,
+    steps: Annotated[int, typer.Option(min=1, help="Denoising steps.")] = 20,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Also write the result as JSON.")] = None,
+) -> None:
+    """Does the RTL make the simulator's image, byte for byte? 20 steps take 10 minutes; exit code 1 if not.
+
+    \b
+    Examples:
+      dpubench rtl-image out/tiny.dpu --steps 1
+      dpubench rtl-image out/tiny.dpu -o results/rtl/image-20-steps.json
+    """
+    from ...runtime.cli.common import progress
+    from ..rtl_image import measure
+
+    check_output(output)
+    with progress("denoising") as bar:
+        found = measure(program, prompt, seed, steps, lambda _, done: bar(done, steps))
+    if output is not None:
+        found.save(output)
+    typer.echo(found.text())
+    raise typer.Exit(0 if found.same else 1)
+
+
+@app.command()
 def exporters(
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Also write the table as JSON.")] = None,
 ) -> None:

@@ -33,14 +33,15 @@ from ...errors import DpuError
 from ...ir.arch import Arch
 from ...ir.container import Base, Program, Slot
 from ...ir.isa import DMA, Buffer, Opcode, Words
-from ...ir.tile_program import Buf, Dram, Instr, Section, TileProgram
+from ...ir.tile_program import Dram, Section, TileProgram
+from ..encode import Encoded, section_order
 from .boxes import RANKS, Boxes, Ints, boxes, coarse, granule
 from .cells import Place
 from .last_writers import execute
 
 HOST = -1
 NOBODY = -2
-_HOST_FAR = np.iinfo(np.int32).max  # HOST in a list
+HOST_FAR = np.iinfo(np.int32).max  # HOST in a list
 
 _ROLES = {
     Opcode.LOAD: {"dst": "sram", "src": "dram"},
@@ -74,8 +75,8 @@ class Meaning:
         """The writers of list `which` for the word with number `word`, ascending."""
         far = self.lists[which]
         if len(far) == 1:
-            return (HOST if far[0] == _HOST_FAR else word - far[0],)
-        return tuple(sorted(HOST if d == _HOST_FAR else word - d for d in far))
+            return (HOST if far[0] == HOST_FAR else word - far[0],)
+        return tuple(sorted(HOST if d == HOST_FAR else word - d for d in far))
 
     def name(self, thing: int) -> str:
         """An object as messages call it."""
@@ -121,13 +122,12 @@ def fences(words: Words) -> npt.NDArray[np.bool_]:
 class Source:
     """One entry before anything has an address.
 
-    `written` are the sections as the lowering wrote them, `scheduled` is the program as it is encoded; `words` are
-    encoded relative to buffers and tensors, in scheduled order, END last.
+    `written` are the sections as the lowering wrote them, `scheduled` is the program as it was encoded.
     """
 
     written: Sequence[Section]
     scheduled: TileProgram
-    words: list[Words]
+    encoded: Encoded
     inputs: Sequence[Dram]
     outputs: Sequence[Dram]
 
@@ -140,39 +140,27 @@ def record(
     Raises:
         DpuError: E361, an operation leaves its buffer or tensor. That is a fault of the lowering.
     """
-    allocs: list[tuple[int, Buf]] = []
-    tensors = source.scheduled.drams
-    word_of: dict[Instr, tuple[int, int]] = {}
-    counts = [0] * len(final)
-    for section in source.scheduled.sections:
-        tile = section.tile
-        for op in section.ops:
-            if isinstance(op, Buf):
-                allocs.append((tile, op))
-            else:
-                word_of[op] = (tile, counts[tile])
-                counts[tile] += 1
-    number: dict[Buf | Dram, int] = {a: i for i, (_, a) in enumerate(allocs)}
-    number |= {d: len(allocs) + i for i, d in enumerate(tensors)}
+    encoded, allocs, tensors = source.encoded, source.encoded.buffers, source.scheduled.drams
+    number = {d: len(allocs) + i for i, d in enumerate(tensors)}
 
     moved = []  # of each word as scheduled, its number in the finished streams
     first = 0
-    for old, new in zip(source.words, final, strict=True):
+    for old, new in zip(encoded.relative, final, strict=True):
         kept = np.flatnonzero(~fences(new))
         assert len(kept) == len(old), "words were added that are no fences"
         moved.append(first + kept)
         first += len(new)
 
-    streams = [boxes(w, arch) for w in source.words]
+    streams = [boxes(w, arch) for w in encoded.relative]
     size = granule(streams)
     streams = [coarse(b, size) for b in streams]
-    objects = _objects(word_of, number, source.words, streams)
+    objects = _objects(encoded, streams)
     extent = np.array([a.words for _, a in allocs] + [-(-_tensor_bytes(d) // size) for d in tensors] + [0], np.int64)
     for t, (b, thing) in enumerate(zip(streams, objects, strict=True)):
         bad = (b.lo < 0) | (b.hi > extent[thing])
         if bad.any():
             i = int(np.argmax(bad))
-            word = source.words[t][int(b.word[i])]
+            word = encoded.relative[t][int(b.word[i])]
             opcode = Opcode(int(word["opcode"]))
             raise DpuError(
                 f"entry '{entry}', tile {t}, word {int(moved[t][b.word[i]])} ({opcode.name}, tag {int(word['tag'])})",
@@ -186,7 +174,7 @@ def record(
     host = {number[d] for d in source.inputs if d in number}
     constant = {number[d] for d in tensors if d.kind == "const"}
     outputs = [(number[d], content(_slot(d), size)) for d in source.outputs]
-    order = [word_of[op] for section in source.written for op in section.ops if isinstance(op, Instr)]
+    order = section_order([encoded.sections[section] for section in source.written])
     lists, writers, left = _last_writers(order, streams, objects, moved, words, extent, host, constant, outputs)
 
     flat, ends = lists.tables()
@@ -231,29 +219,17 @@ _RANKS_OF = {
 """Ranks of the boxes that an operand of a role has."""
 
 
-def _objects(
-    word_of: Mapping[Instr, tuple[int, int]],
-    number: Mapping[Buf | Dram, int],
-    words: list[Words],
-    streams: list[Boxes],
-) -> list[Ints]:
+def _objects(encoded: Encoded, streams: list[Boxes]) -> list[Ints]:
     """The object of each operand; -1, the last one, of size zero, where the operation names none."""
     ranks = 16
-    places: list[list[int]] = [[] for _ in words]
-    things: list[list[int]] = [[] for _ in words]
-    for op, (tile, index) in word_of.items():
-        of, place, thing, first = _RANKS_OF[op.opcode], places[tile], things[tile], index * ranks
-        for role, value in op.operands.items():
-            mine = number[value]
-            for rank in of[role]:
-                place.append(first + rank)
-                thing.append(mine)
-    found = []
-    for b, place, thing, w in zip(streams, places, things, words, strict=True):
-        every = np.full(len(w) * ranks, -1, np.int64)
-        every[place] = thing
-        found.append(every[b.word * ranks + b.rank])
-    return found
+    every = [np.full(len(w) * ranks, -1, np.int32) for w in encoded.relative]
+    for o in encoded.operands:
+        for t, places in enumerate(every):
+            mine = o.tiles == t
+            first, things = o.indices[mine] * ranks, o.objects[mine]
+            for rank in _RANKS_OF[o.opcode][o.role]:
+                places[first + rank] = things
+    return [places[b.word * ranks + b.rank].astype(np.int64) for places, b in zip(every, streams, strict=True)]
 
 
 def _slot(d: Dram) -> Slot:
@@ -261,7 +237,7 @@ def _slot(d: Dram) -> Slot:
 
 
 def _last_writers(
-    order: list[tuple[int, int]],
+    order: Ints,
     streams: list[Boxes],
     objects: list[Ints],
     moved: list[Ints],
@@ -292,7 +268,7 @@ def _last_writers(
     rows = np.concatenate([r[:-1] + o for r, o in zip(rows_of, offset, strict=False)])
     rows = np.concatenate([rows, offset[-1:], offset[-1:] + len(outputs)])
     thing = np.concatenate([*objects, [x for x, _ in outputs]]).astype(np.int64)
-    tile, index = np.array(order, np.int64).reshape(-1, 2).T
+    tile, index = order.T
     run = np.concatenate([first[tile] + index, first[-1:]])
     position = np.zeros(len(number), np.int64)  # END is not executed and has no operands
     position[run] = np.arange(len(run))
@@ -322,7 +298,7 @@ def _last_writers(
     me = np.repeat(number[np.repeat(np.arange(len(number)), np.diff(rows))], np.diff(ends, prepend=0))
     kept = found != NOBODY
     count = np.diff(np.concatenate([[0], np.cumsum(kept)])[np.concatenate([[0], ends])])
-    far = np.where(found == HOST, _HOST_FAR, me - found)[kept]
+    far = np.where(found == HOST, HOST_FAR, me - found)[kept]
     operands = offset[-1]
     lists, which = _Lists(), np.zeros(operands, np.int64)
     start = np.concatenate([[0], np.cumsum(count)])
@@ -388,7 +364,7 @@ def _check_numbers(lists: Sequence[Sequence[int]], tiles: Sequence[Tile], words:
     Raises:
         ValueError: it is not.
     """
-    far = [[d for d in one if d != _HOST_FAR] for one in lists]
+    far = [[d for d in one if d != HOST_FAR] for one in lists]
     least, most = (np.array([f(one, default=0) for one in far], np.int64) for f in (min, max))
     first = 0
     for t, tile in enumerate(tiles):
@@ -422,7 +398,7 @@ def rewrite(program: Program, entry: str, tile: int, order: Sequence[int]) -> No
             me = int(number[first[t] + i])
             for row in range(int(start[i]), int(start[i + 1])):
                 writers_of = moved(old.expected(int(record.writers[row]), int(first[t]) + i))
-                writers.append(lists.add(tuple(sorted(_HOST_FAR if w == HOST else me - w for w in writers_of))))
+                writers.append(lists.add(tuple(sorted(HOST_FAR if w == HOST else me - w for w in writers_of))))
                 rows.append(row)
         tables = {"masks": masks[list(words)], "objects": _small(objects[rows])}
         tables["writers"] = _small(np.array(writers, np.int64))

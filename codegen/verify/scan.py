@@ -15,31 +15,21 @@ engine's pipeline (drain). Each write must come after the last write (WAW) and a
 
 from __future__ import annotations
 
-import gc
-from collections import deque
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ...ir.arch import Arch
 from ...ir.container import Base, Entry
-from ...ir.isa import DMA, ENGINE_OF, MAX_TOKENS, Engine, Flag, Opcode, Words
+from ...ir.isa import DMA, ENGINE_OF, Flag, Opcode, Words
+from ...ir.operands import capacities
 from .boxes import DRAM, Boxes
-from .cells import Cells, Place, distinct, fill, places, runs, uniform, view
-from .provenance import HOST, NOBODY, Meaning, content
+from .cells import Cells, distinct, view
+from .order import LOCAL, OVERWRITTEN, SOUND, STILL_READ, STUCK, UNDRAINED, UNWRITTEN_YET, WRONG, execute
+from .provenance import HOST_FAR, NOBODY, Meaning, content
 from .report import Reporter
-
-LOCAL = 4  # engines with semaphores; engine e of tile t has the number 4 * t + e
-
-Clock = list[int]
-Read = tuple[Cells, Place, int, bool, int]  # cells, box, list of expected writers, late, row in the boxes
-Write = tuple[Cells, Place, int]
-
-
-@cache
-def _bits(mask: int) -> tuple[int, ...]:
-    return tuple(b for b in range(mask.bit_length()) if mask >> b & 1)
 
 
 class Scan:
@@ -52,46 +42,25 @@ class Scan:
         self.streams, self.boxes, self.meaning, self.report, self.size, self.entry = (
             streams, boxes, meaning, report, size, entry,
         )  # fmt: skip
-        self.tiles = len(streams)
-        self.dram = {b: np.zeros(-(-n // size), np.int32) for b, n in regions.items() if b != Base.CONST}
+        self.first = np.cumsum([0, *map(len, streams)])
+        room = [n for _, n in sorted(capacities(arch).items())]  # scratchpads of a tile, by `Buffer`
+        self.base = np.full((len(streams), DRAM + 8), -1, np.int64)  # where each space begins in the shadow
+        end = 0
+        for t in range(len(streams)):
+            self.base[t, : len(room)] = end + np.cumsum([0, *room[:-1]])
+            end += sum(room)
+        self.dram: dict[int, slice] = {}
+        for b, n in regions.items():
+            if b != Base.CONST:
+                self.base[:, DRAM + b] = end
+                self.dram[b] = slice(end, end + -(-n // size))
+                end += -(-n // size)
+        # Node 0: nobody wrote it. Node 1: the host did.
+        self.cells: Cells = np.zeros(end, np.int32)
         for slot in entry.inputs:
             if slot.base in self.dram:
                 lo = slot.offset // size
-                self.dram[slot.base][lo : lo + -(-slot.bytes // size)] = 1
-        self.local = [_scratchpads(arch) for _ in streams]
-        first = np.cumsum([0, *map(len, streams)]).tolist()
-        self.first: list[int] = first
-        # Node 0: nobody wrote it. Node 1: the host did.
-        self.writer: list[int] = [NOBODY, HOST]
-        self.readers: list[tuple[tuple[int, int], ...]] = [(), ()]
-        engine_of = np.zeros(256, np.int64)
-        engine_of[list(ENGINE_OF)] = list(ENGINE_OF.values())
-        self.engine: list[int] = []  # of each word number, 4 * tile + engine
-        self.at: list[int] = []  # of each word number, its index in its engine
-        for t, words in enumerate(streams):
-            mine = engine_of[words["opcode"]]
-            index = np.zeros(len(words), np.int64)
-            for e in range(LOCAL + 1):
-                index[mine == e] = np.arange(int((mine == e).sum()))
-            self.engine += (LOCAL * t + np.minimum(mine, LOCAL - 1)).tolist()
-            self.at += index.tolist()
-
-    def _accesses(self, t: int) -> tuple[list[list[Read]], list[list[Write]]]:
-        b, n = self.boxes[t], len(self.streams[t])
-        reads: list[list[Read]] = [[] for _ in range(n)]
-        writes: list[list[Write]] = [[] for _ in range(n)]
-        cells = dict(enumerate(self.local[t])) | {DRAM + s: c for s, c in self.dram.items()}
-        columns = (b.word, b.space, b.read, b.write, b.late, self.meaning.tiles[t].writers)
-        rows = zip(*(x.tolist() for x in columns), places(b), strict=True)
-        for j, (i, space, read, write, late, which, place) in enumerate(rows):
-            if space == DRAM + Base.CONST:
-                continue
-            c = cells[space]
-            if read:
-                reads[i].append((c, place, which, late, j))
-            if write:
-                writes[i].append((c, place, j))
-        return reads, writes
+                self.cells[self.dram[slot.base]][lo : lo + -(-slot.bytes // size)] = 1
 
     def run(self) -> None:
         """All words, then what the host reads.
@@ -99,165 +68,99 @@ class Scan:
         Raises:
             DpuError: E362 to E368.
         """
-        count = self.tiles * LOCAL
-        self.clocks: list[Clock] = [[0] * count for _ in range(count)]
-        self.drained = [0] * count  # words of the engine before this index have left its pipeline
-        self.tokens: list[list[deque[Clock]]] = [[deque() for _ in range(LOCAL * 16)] for _ in self.streams]
-        self.between: list[list[deque[Clock]]] = [[deque() for _ in self.streams] for _ in self.streams]
-        collecting = gc.isenabled()
-        gc.disable()  # millions of tuples and no cycles: the collector would walk them again and again
-        try:
-            steps = [self._tile(t) for t in range(self.tiles)]
-            running = list(range(self.tiles))
-            while running:
-                running = [t for t in running if not steps[t]()]
-            self._outputs()
-        finally:
-            if collecting:
-                gc.enable()
-
-    def _tile(self, t: int) -> Callable[[], bool]:
-        """A function that advances the tile as far as it gets, and says whether it is at its end."""
-        words = self.streams[t]
-        n = len(words) - 1  # without END
-        opcodes, waits, signals = (words[k].tolist() for k in ("opcode", "wait", "signal"))
-        drains = (words["flags"] & Flag.DRAIN).tolist()
+        words = np.concatenate(self.streams)
+        of_opcode = np.zeros(256, np.int32)
+        of_opcode[list(ENGINE_OF)] = list(ENGINE_OF.values())
+        self.kind = of_opcode[words["opcode"]]
+        self.at = np.zeros(len(words), np.int32)
+        for a, z in zip(self.first, self.first[1:], strict=False):
+            for e in range(LOCAL + 1):
+                mine = np.flatnonzero(self.kind[a:z] == e)
+                self.at[a + mine] = np.arange(len(mine))
         dma = np.isin(words["opcode"], (int(Opcode.LOAD), int(Opcode.STORE)))
-        remotes = np.where(dma, words.view(DMA)["remote"], 0).tolist()
-        reads, writes = self._accesses(t)
-        engine_of = {int(o): int(e) for o, e in ENGINE_OF.items()}
-        tokens, between, clocks, drained = self.tokens[t], self.between, self.clocks, self.drained
-        first = self.first[t]
-        at = self.at
-        load, store = int(Opcode.LOAD), int(Opcode.STORE)
-        position = 0
+        depth = max(b.counts.shape[1] for b in self.boxes)
+        spaces = [self.base[t][b.space] for t, b in enumerate(self.boxes)]
+        kept = [base >= 0 for base in spaces]  # constants have no shadow: nothing writes them
+        self.row = [np.flatnonzero(k) for k in kept]
+        start = np.cumsum([0, *(len(r) for r in self.row)])
+        self.start = start
+        number = np.concatenate([b.word[k] + a for b, k, a in zip(self.boxes, kept, self.first, strict=False)])
 
-        def step() -> bool:
-            nonlocal position
-            while position < n:
-                i = position
-                opcode, remote = opcodes[i], remotes[i]
-                if remote:
-                    if opcode == load:
-                        if not all(between[s][t] for s in _bits(remote)):
-                            return False
-                    elif any(len(between[t][s]) >= MAX_TOKENS for s in _bits(remote)):
-                        return False
-                e = engine_of[opcode]
-                me = LOCAL * t + e
-                clock = clocks[me]
-                if waits[i] or (remote and opcode == load):
-                    taken = [tokens[(b >> 2) * 16 + 4 * e + (b & 3)].popleft() for b in _bits(waits[i])]
-                    if opcode == load:
-                        taken += [between[s][t].popleft() for s in _bits(remote)]
-                    for token in taken:
-                        clock = [a if a > b else b for a, b in zip(clock, token, strict=True)]
-                    clocks[me] = clock
-                number = first + i
-                clock[me] = at[number]
-                if drains[i]:
-                    drained[me] = at[number]
-                if reads[i]:
-                    self._reads(t, i, number, me, clock, reads[i], e == Engine.MXU or e == Engine.VPU)
-                if writes[i]:
-                    self._writes(t, i, number, clock, writes[i])
-                if signals[i] or (remote and opcode == store):
-                    token = list(clock)
-                    token[me] += 1
-                    for b in _bits(signals[i]):
-                        tokens[e * 16 + b].append(token)
-                    if opcode == store:
-                        for s in _bits(remote):
-                            between[t][s].append(token)
-                position += 1
-            return True
+        def flat(name: str) -> npt.NDArray[Any]:
+            return np.concatenate([getattr(b, name)[k] for b, k in zip(self.boxes, kept, strict=True)])
 
-        return step
+        def wide(name: str, rest: int) -> npt.NDArray[Any]:
+            arrays = [getattr(b, name)[k] for b, k in zip(self.boxes, kept, strict=True)]
+            pads = [((0, 0), (0, depth - a.shape[1])) for a in arrays]
+            return np.concatenate([np.pad(a, p, constant_values=rest) for a, p in zip(arrays, pads, strict=True)])
 
-    def _reads(self, t: int, i: int, number: int, me: int, clock: Clock, reads: list[Read], pipelined: bool) -> None:
-        writer, readers, engine, at = self.writer, self.readers, self.engine, self.at
-        mark = (me, at[number])
-        for cells, place, which, late, j in reads:
-            v = view(cells, place)
-            node = uniform(v)
-            if node is not None:
-                nodes: Sequence[int] = (node,)
-            else:
-                stretches, starts = runs(v)
-                nodes = list(dict.fromkeys(stretches))
-            expected = self.meaning.expected(which, number)
-            for n in nodes:
-                w = writer[n]
-                if w not in expected:
-                    self._wrong(t, i, j, nodes, expected)
-                if w >= 0:
-                    e = engine[w]
-                    if at[w] >= clock[e]:
-                        self._race("E363", t, i, j, w, "may be read before", "has written it")
-                    if e == me and pipelined and not late and at[w] >= self.drained[me]:
-                        self._undrained(t, i, j, w)
-            if len(expected) > 1 and len({writer[n] for n in nodes}) != len(expected):
-                self._wrong(t, i, j, nodes, expected)
-            if node is not None:
-                v[...] = len(writer)
-                writer.append(w)
-                readers.append(self._with(node, mark, clock))
-                continue
-            made: dict[tuple[int, tuple[tuple[int, int], ...]], int] = {}
-            new: dict[int, int] = {}
-            for n in nodes:
-                key = (writer[n], self._with(n, mark, clock))
-                if key not in made:
-                    made[key] = len(writer)
-                    writer.append(key[0])
-                    readers.append(key[1])
-                new[n] = made[key]
-            if len(made) == 1:
-                v[...] = len(writer) - 1
-            else:
-                fill(v, [new[n] for n in stretches], starts)
-
-    def _with(self, node: int, mark: tuple[int, int], clock: Clock) -> tuple[tuple[int, int], ...]:
-        """The readers of a node and one more; those that are complete before it need no mention any longer."""
-        old = self.readers[node]
-        if not old:
-            return (mark,)
-        return (*[r for r in old if r[1] >= clock[r[0]] and r[0] != mark[0]], mark)
-
-    def _writes(self, t: int, i: int, number: int, clock: Clock, writes: list[Write]) -> None:
-        writer, readers, engine, at = self.writer, self.readers, self.engine, self.at
-        mine = len(writer)
-        writer.append(number)
-        readers.append(())
-        mark = (engine[number], at[number])
-        for cells, place, j in writes:
-            v = view(cells, place)
-            node = uniform(v)
-            for n in (node,) if node is not None else dict.fromkeys(runs(v)[0]):
-                w = writer[n]
-                if w >= 0 and at[w] >= clock[engine[w]] and w != number:
-                    self._race("E365", t, i, j, w, "may be overwritten before", "has written it")
-                for reader in readers[n]:
-                    if reader[1] >= clock[reader[0]] and reader != mark:
-                        self._race("E364", t, i, j, self._word(*reader), "may be overwritten before", "has read it")
-            v[...] = mine
+        fault, found, writer = execute(
+            len(self.streams),
+            self.cells,
+            self.first.astype(np.int64),
+            self.kind,
+            self.at,
+            words["wait"].astype(np.int32),
+            words["signal"].astype(np.int32),
+            np.where(dma, words.view(DMA)["remote"], 0).astype(np.int64),
+            words["flags"] & Flag.DRAIN != 0,
+            np.searchsorted(number, np.arange(len(words) + 1)),
+            np.concatenate([(s + b.lo)[k] for s, b, k in zip(spaces, self.boxes, kept, strict=True)]),
+            wide("counts", 1),
+            wide("strides", 0),
+            flat("read"),
+            flat("write"),
+            flat("late"),
+            np.concatenate([m.writers[k] for m, k in zip(self.meaning.tiles, kept, strict=True)]),
+            np.array([d for one in self.meaning.lists for d in one], np.int64),
+            np.cumsum([len(one) for one in self.meaning.lists], dtype=np.int64),
+            HOST_FAR,
+        )
+        self.writer = writer
+        if fault[0] != SOUND:
+            self._report(fault, sorted(set(found.tolist())))
+        self._outputs()
 
     def _outputs(self) -> None:
         """Each output of the entry is whole, and left by the words that are meant to leave it."""
         for slot, expected in zip(self.entry.outputs, self.meaning.outputs, strict=True):
-            nodes = distinct(view(self.dram[slot.base], content(slot, self.size)))
-            found = tuple(sorted({self.writer[n] for n in nodes}))
+            nodes = distinct(view(self.cells[self.dram[slot.base]], content(slot, self.size)))
+            found = tuple(sorted({int(self.writer[n]) for n in nodes}))
             if found == tuple(sorted(expected)) and NOBODY not in found:
                 continue
             raise self.report.output(slot.name, found, expected)
 
     # -- what to say when something is wrong ---------------------------------------------------------------------------
 
+    def _report(self, fault: tuple[int, int, int, int, int], found: Sequence[int]) -> None:
+        """Raise the error of a fault at a row of the operands that `execute` saw."""
+        kind, t, row, other, index = (int(x) for x in fault)
+        if kind == STUCK:
+            raise AssertionError("the tiles wait for each other, though the witness found their tokens")
+        j = int(self.row[t][row - self.start[t]])
+        i = int(self.boxes[t].word[j])
+        if kind == WRONG:
+            self._wrong(
+                t, i, j, found, self.meaning.expected(int(self.meaning.tiles[t].writers[j]), self._number(t, i))
+            )
+        elif kind == UNWRITTEN_YET:
+            self._race("E363", t, i, j, other, "may be read before", "has written it")
+        elif kind == UNDRAINED:
+            self._undrained(t, i, j, other)
+        elif kind == OVERWRITTEN:
+            self._race("E365", t, i, j, other, "may be overwritten before", "has written it")
+        elif kind == STILL_READ:
+            self._race("E364", t, i, j, self._word(other, index), "may be overwritten before", "has read it")
+
+    def _number(self, t: int, i: int) -> int:
+        return int(self.first[t]) + i
+
     def _word(self, engine: int, k: int) -> int:
         """The number of word `k` of an engine."""
         tile = engine // LOCAL
-        own = range(self.first[tile], self.first[tile + 1])
-        return next(n for n in own if (self.engine[n], self.at[n]) == (engine, k))
+        a, z = self.first[tile], self.first[tile + 1]
+        own = np.minimum(self.kind[a:z], LOCAL - 1) == engine % LOCAL
+        return int(a) + int(np.flatnonzero(own & (self.at[a:z] == k))[0])
 
     def _operand(self, t: int, i: int, j: int) -> str:
         b = self.boxes[t]
@@ -265,8 +168,7 @@ class Scan:
         lo, hi = int(b.lo[j]) * scale, int(b.hi[j]) * scale
         return self.report.operand(self.report.opcode(t, i), int(b.rank[j]), int(b.space[j]), lo, hi)
 
-    def _wrong(self, t: int, i: int, j: int, nodes: Sequence[int], expected: tuple[int, ...]) -> None:
-        found = sorted({self.writer[n] for n in nodes})
+    def _wrong(self, t: int, i: int, j: int, found: Sequence[int], expected: tuple[int, ...]) -> None:
         r, operand = self.report, self._operand(t, i, j)
         if NOBODY in found and NOBODY not in expected:
             rest = [w for w in found if w != NOBODY]
@@ -287,10 +189,3 @@ class Scan:
         r = self.report
         what = f"{self._operand(t, i, j)} reads what {r.who(other)} may still have in the pipeline"
         raise r.error("E366", t, i, what, "both run on one engine, and no word after the first drains it", [other])
-
-
-def _scratchpads(arch: Arch) -> list[Cells]:
-    """The shadow of each scratchpad of a tile, by `Buffer`."""
-    from ...ir.operands import capacities
-
-    return [np.zeros(n, np.int32) for _, n in sorted(capacities(arch).items())]

@@ -16,16 +16,14 @@ from ...ir.graph import btc, conv_out_size, ints, shape_of
 from ...ir.isa import Format, Op2, Reduce
 from ...ir.qgraph import QConvOp
 from ...ir.tile_program import Buf, Dram
+from ..pack_weights import pack_rows, row_scales, rows_of
 from ..tiling import Blocks, Rect, Unit, conv_blocks, part_index, rectangles
 from ..weights import (
     F32,
-    I8,
     Fixed,
-    column_scales,
     column_sums,
     conv_matrix,
     pack_tiles,
-    quantise_columns,
     quantised,
     shifted_bias,
     upsample_phase,
@@ -89,9 +87,9 @@ def plan_conv(op: QConvOp, where: str, arch: Arch) -> ConvPlan:
 
 
 def source_weights(
-    op: QConvOp, w: npt.NDArray[Any] | Fixed, widths: list[int], phase: Phase, rows: int
-) -> list[tuple[I8, F32]]:
-    """The weight of each source as integers [taps * ct * R, n] and the column scales, which sources share.
+    op: QConvOp, w: npt.NDArray[Any] | Fixed, widths: list[int], phase: Phase
+) -> tuple[list[npt.NDArray[Any]], F32 | None]:
+    """The weight of each source [n, width, kh, kw], and column scales if they are integers.
 
     Taps of an upsampling phase are summed; the ratio of the sources' scales is folded into the second. Only where
     neither happens a weight keeps integers that the model gives.
@@ -105,14 +103,33 @@ def source_weights(
         whole, scale = quantised(w.map(lambda a: a.transpose(2, 3, 1, 0).reshape(-1, len(a))))
         shape = (*w.q.shape[2:], w.q.shape[1], len(w.q))
         q = whole.reshape(shape).transpose(3, 2, 0, 1)
-        return [(conv_matrix(q[:, a:b], rows), scale) for a, b in _cuts(widths)]
+        return [q[:, a:b] for a, b in _cuts(widths)], scale
     w = w.astype(np.float32)
     if op.upsample:
         w = upsample_phase(w, phase.py, phase.px)
-    pieces = [conv_matrix(w[:, a:b], rows) for a, b in _cuts(widths)]
+    pieces = [w[:, a:b] for a, b in _cuts(widths)]
     pieces[1:] = [(m * ratio).astype(np.float32) for m in pieces[1:]]
-    scale = column_scales(*pieces)
-    return [(quantise_columns(m, scale), scale) for m in pieces]
+    return pieces, None
+
+
+def pack_source(
+    op: QConvOp, w: npt.NDArray[Any] | Fixed, widths: list[int], phase: Phase, index: int, arch: Arch
+) -> tuple[Bytes, F32, npt.NDArray[np.int64]]:
+    """The bytes of one source's weight, the column scales, which sources share, and the columns' sums over all sources.
+
+    Taps lie outside, channels inside, padded to full reduction tiles.
+    """
+    pieces, scale = source_weights(op, w, widths, phase)
+    if scale is not None:
+        sums = sum(column_sums(m.reshape(len(m), -1).T) for m in pieces)
+        return pack_tiles(conv_matrix(pieces[index], arch.rows), arch.rows, arch.cols), scale, np.asarray(sums)
+    flat = [rows_of(m.transpose(0, 2, 3, 1)) for m in pieces]
+    scale = row_scales(*flat)
+    found = []
+    for m, width in zip(flat, widths, strict=True):
+        taps = [(k, width) for k in range(0, m.shape[1], width)]
+        found.append(pack_rows(m, scale, taps, arch.rows, arch.cols))
+    return found[index][0], scale, np.sum([total for _, total in found], axis=0)
 
 
 def _cuts(widths: list[int]) -> Iterator[tuple[int, int]]:
@@ -169,8 +186,7 @@ class ConvLowering:
             for i, width in enumerate(self.widths):
 
                 def make_weight(i: int = i, phase: Phase = phase) -> Iterator[Bytes]:
-                    for found in self._panels(phase):
-                        yield pack_tiles(found[i][0], self.arch.rows, self.arch.cols)
+                    return self._panels(phase, i)
 
                 size = self.nt * taps * low.tiles_of(width) * self.arch.rows * self.arch.cols
                 self.weights[phase, i] = pool.raw(f"{low.source}.{phase.name}.w{i}", size, make_weight)
@@ -188,22 +204,23 @@ class ConvLowering:
             name = f"{low.source}.{phase.name}.vectors"
             self.vectors[phase] = pool.add(name, "f32", (1, 2, self.nt * self.arch.cols), make_vector)
 
-    def _panels(self, phase: Phase) -> Iterator[list[tuple[I8, F32]]]:
-        """Every source's weight and column scales, a few column tiles at a time."""
+    def _panels(self, phase: Phase, index: int) -> Iterator[Bytes]:
+        """One source's weight as bytes, a few column tiles at a time; afterwards scales and sums are known."""
         w, c = self.low.pool.weight(self.op.w), self.arch.cols
         kernel = math.prod(shape_of(self.op.w)[1:])
         step, scales, sums = c * max(1, PANEL // (kernel * c)), [], []
         for lo in range(0, self.n, step):
-            found = source_weights(self.op, w[lo : lo + step], self.widths, phase, self.arch.rows)
-            scales.append(found[0][1])
-            sums.append(sum(column_sums(q) for q, _ in found))
-            yield found
+            part = w[lo : lo + step]
+            made, scale, total = pack_source(self.op, part, self.widths, phase, index, self.arch)
+            scales.append(scale)
+            sums.append(total)
+            yield made
         self._scales[phase], self._sums[phase] = np.concatenate(scales), np.concatenate(sums)
 
     def _column_scales(self, phase: Phase) -> F32:
         """The scales of a phase's columns; known already when its weight was written."""
         if phase not in self._scales:
-            for _ in self._panels(phase):
+            for _ in self._panels(phase, 0):
                 pass
         return self._scales[phase]
 

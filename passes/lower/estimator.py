@@ -170,7 +170,7 @@ def _cost(op: Operation, arch: Arch, rows: Rows) -> OpEstimate:
         constants = np.array([bool(r["shared"]) for r in rows[Opcode.LOAD]], np.bool_)
         total -= int(moved[0].bytes[constants].sum()) * (arch.tiles - 1)
     bus = int(np.ceil(total / arch.dram.bytes_per_cycle))
-    fill = arch.dram.latency + arch.latency.load + arch.latency.mxu + arch.latency.vpu + arch.latency.store
+    fill = cost.pipeline(arch)
     busiest = max(mxu, vpu, load, store, bus)
     return OpEstimate(
         name="",

@@ -16,8 +16,9 @@ from ...ir.graph import btc, shape_of
 from ...ir.isa import Format, Function, Op2, Reduce
 from ...ir.qgraph import QLinearOp
 from ...ir.tile_program import Buf, Dram
+from ..pack_weights import pack_rows, row_scales, rows_of
 from ..tiling import Blocks, Unit, linear_blocks, row_blocks
-from ..weights import F32, I8, Fixed, column_sums, pack_tiles, pad_rows, quantised, shifted_bias
+from ..weights import F32, Fixed, column_sums, pack_tiles, pad_rows, quantised, shifted_bias
 from .constants import PANEL, Bytes
 from .context import Block, Lowering, all_units, at, exponent, grid, pitch, stat_parts
 from .emitter import Col, Emitter, Factor, Factors, Red, Row, View
@@ -129,8 +130,8 @@ class LinearLowering:
 
     # -- constants and DRAM tensors --------------------------------------------------------------------------------
 
-    def _panels(self, index: int) -> Iterator[tuple[I8, F32]]:
-        """A section's weight, a few column tiles at a time: integers [kt * R, columns], and the columns' scales.
+    def _panels(self, index: int) -> Iterator[Bytes]:
+        """A section's weight as bytes, a few column tiles at a time; afterwards its scales and sums are known.
 
         Each source's channels are padded to full reduction tiles.
         """
@@ -142,11 +143,19 @@ class LinearLowering:
         for half in range(p.halves):
             for lo in range(half * p.n, (half + 1) * p.n, step):
                 part = w[:, lo : min(lo + step, (half + 1) * p.n)]
-                q, scale = quantised(part if isinstance(part, Fixed) else part.astype(np.float32))
+                if isinstance(part, Fixed):
+                    q, scale = quantised(part)
+                    total = column_sums(q)
+                    padded = [pad_rows(q[a:b], self.arch.rows) for a, b in pairwise(bounds)]
+                    made = pack_tiles(np.concatenate(padded).astype(np.int8, copy=False), self.arch.rows, c)
+                else:
+                    rows = rows_of(part.T)
+                    scale = row_scales(rows)
+                    pieces = [(a, b - a) for a, b in pairwise(bounds)]
+                    made, total = pack_rows(rows, scale, pieces, self.arch.rows, c)
                 scales.append(scale)
-                sums.append(column_sums(q))
-                padded = [pad_rows(q[a:b], self.arch.rows) for a, b in pairwise(bounds)]
-                yield np.concatenate(padded).astype(np.int8, copy=False), scale
+                sums.append(total)
+                yield made
         self._scales[index], self._sums[index] = np.concatenate(scales), np.concatenate(sums)
 
     def _column_scales(self, index: int) -> F32:
@@ -168,8 +177,7 @@ class LinearLowering:
             nt = self.low.tiles_of(p.n)
 
             def make_weight(i: int = i) -> Iterator[Bytes]:
-                for q, _ in self._panels(i):
-                    yield pack_tiles(q, self.arch.rows, c)
+                return self._panels(i)
 
             def make_vector(
                 i: int = i,

@@ -125,7 +125,11 @@ def lower_entry(f: FuncOp, arch: Arch, pool: ConstantPool, state: set[str]) -> L
         entry.qops[low.tag] = op
     entry.written = tuple(low.body)
     entry.program = TileProgram(f.sym_name.data, [], low.body)
-    used = {v for _, one in entry.program.instructions() for v in one.operands.values()}
+    used: set[Any] = set()
+    for section in low.body:
+        for one in section.ops:
+            if isinstance(one, Instr):
+                used.update(one.operands.values())
     entry.program.drams = [*(d for d in pool.drams.values() if d in used), *low.declared]
     return entry
 

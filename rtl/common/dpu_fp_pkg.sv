@@ -167,7 +167,7 @@ package dpu_fp_pkg;
   endfunction
 
   function automatic logic [31:0] i32_to_f32(logic signed [31:0] x);
-    return magnitude_to_f32(x[31], x[31] ? -x : x);
+    return magnitude_to_f32(x[31], $unsigned(x[31] ? -x : x));
   endfunction
 
   // Exact; NaN to the one NaN.
@@ -276,7 +276,7 @@ package dpu_fp_pkg;
   // From the 16 bytes of an entry: c0, c1, c2 as int32, four zero bytes.
   /* verilator lint_off UNUSEDSIGNAL */  // sign bits above what the limits allow, and the zeros
   function automatic gate_entry_t gate_entry(logic [127:0] data);
-    return '{c0: data[27:0], c1: data[53:32], c2: data[79:64]};
+    return '{c0: $signed(data[27:0]), c1: $signed(data[53:32]), c2: $signed(data[79:64])};
   endfunction
   /* verilator lint_on UNUSEDSIGNAL */
 

@@ -135,7 +135,7 @@ module dpu_recip
     if (f_q[7]) product_8_q <= product_7_q;
 
     if (f_q[8]) begin
-      sum_q <= (rsqrt_q[8] ? 29'(product_8_q >>> RsqrtS1) : 29'(product_8_q >>> RecipS1)) + c0_q[8];
+      sum_q <= $unsigned((rsqrt_q[8] ? 29'(product_8_q >>> RsqrtS1) : 29'(product_8_q >>> RecipS1)) + c0_q[8]);
     end
 
     if (f_q[9]) y_10_q <= exact_q[9] ? 25'h100_0000 : round(sum_q);

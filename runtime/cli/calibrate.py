@@ -18,7 +18,7 @@ def calibrate(
 ) -> None:
     """How large do the activations of this model get?
 
-    An interrupted run continues with the first prompt that is missing.
+    An interrupted run continues with the first step that is missing.
 
     \b
     Examples:

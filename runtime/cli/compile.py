@@ -16,6 +16,9 @@ def compile_model(
     arch: Annotated[str, typer.Option(help="A shipped arch or the path of a JSON file.")] = "dpu_tiny",
     precision: Annotated[str, typer.Option(help="w8a8.")] = "w8a8",
     calibration: Annotated[Path | None, typer.Option(help="What `dpuc calibrate` wrote.")] = None,
+    uncalibrated: Annotated[
+        bool, typer.Option("--uncalibrated", help="Take every maximum as 1: real words and timing, wrong images.")
+    ] = False,
     weights: Annotated[
         Path | None, typer.Option(help="A safetensors file with other weights for the UNet: float, int8 or int4.")
     ] = None,
@@ -43,6 +46,8 @@ def compile_model(
     check_output(bisect, folder=True)
     if estimate and weights is not None:
         raise DpuError("--weights", "an estimate reads no weights", hint="leave out one of the two", code="E501")
+    if uncalibrated and calibration is not None:
+        raise DpuError("--uncalibrated", "there is a calibration", hint="leave out one of the two", code="E501")
     if estimate:
         typer.echo(estimate_text(model, arch, steps, parse_size(size), batch))
         return
@@ -59,6 +64,7 @@ def compile_model(
         check,
         bisect,
         weights,
+        uncalibrated,
     )
     typer.echo(text)
     raise typer.Exit(0 if ok else 1)

@@ -15,6 +15,7 @@ from .inspect import inspect
 from .opt import opt
 from .passes import passes
 from .reduce import reduce
+from .report import report
 from .sensitivity import sensitivity
 from .verify import verify
 
@@ -31,6 +32,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "reduce": reduce,
     "dis": dis,
     "inspect": inspect,
+    "report": report,
     "verify": verify,
 }
 for _name, _function in VERBS.items():

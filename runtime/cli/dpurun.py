@@ -18,6 +18,7 @@ def dpurun(
     prompt: Annotated[str, typer.Option(help="What the image shows.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="The PNG to write.")] = Path("out.png"),
     target: Annotated[str, typer.Option(help="sim: the simulated device; rtl: its Verilog; cpu: float32.")] = "sim",
+    device: Annotated[str, typer.Option(help="Where target sim computes: cpu or cuda.")] = "cpu",
     negative: Annotated[str | None, typer.Option(help="What the image must not show.")] = None,
     seed: Annotated[int, typer.Option(help="Of the starting noise, as diffusers draws it on the CPU.")] = 0,
     steps: Annotated[int, typer.Option(help="Denoising steps.")] = 20,
@@ -38,6 +39,7 @@ def dpurun(
     \b
     Examples:
       dpurun out/tiny.dpu --prompt "a red fox in the snow" --seed 7 -o out/fox.png
+      dpurun out/tiny.dpu --device cuda --prompt "a red fox in the snow" --seed 7 -o out/fox.png
       dpurun out/tiny.dpu --target rtl --prompt "a red fox in the snow" --seed 7 --steps 1 -o out/fox.png
       dpurun out/tiny --target cpu --prompt "a red fox in the snow" --seed 7 -o out/reference.png
     """
@@ -61,7 +63,7 @@ def dpurun(
             if break_at is None:  # it would draw over what the stepper shows
                 bar(done, passes * steps)
 
-        summary = make_image(model, target, request, out, trace, report, compare, on_step, looking, waves)
+        summary = make_image(model, target, request, out, trace, report, compare, on_step, looking, waves, device)
     typer.echo(f"wrote            {', '.join(str(p) for p in (out, trace, waves, report, dump_to) if p)}")
     typer.echo(summary.text())
 

@@ -15,6 +15,9 @@ def export(
     seed: Annotated[int, typer.Option(help="Of the weights, where the source has none.")] = 0,
     opset: Annotated[int, typer.Option(help="ONNX opset, 18 to 24.")] = 23,
     precision: Annotated[str, typer.Option(help="fp16 or fp32: type of weights and activations.")] = "fp16",
+    weights: Annotated[
+        str, typer.Option(help="Of a source without: seeded, or realistic (seeded, with the outliers of trained ones).")
+    ] = "seeded",
     graph_only: Annotated[bool, typer.Option("--graph-only", help="Graphs without weights (not tiny-seeded).")] = False,
 ) -> None:
     """Which ONNX files and weights make up this pipeline?
@@ -22,10 +25,11 @@ def export(
     \b
     Examples:
       dpuc export tiny-seeded -o out/tiny
+      dpuc export sdxl --weights realistic -o out/sdxl
       dpuc export sdxl --graph-only -o out/sdxl-graph
     """
     from ..export import export_pipeline
     from .common import check_output
 
     check_output(out, folder=True)
-    export_pipeline(source, out, size, seed, opset, precision, graph_only, typer.echo)
+    export_pipeline(source, out, size, seed, opset, precision, graph_only, weights, typer.echo)

@@ -1,26 +1,70 @@
-"""Random programs of all engines and tiles: legal words on shared memory, ordered by the compiler's semaphores."""
+"""Random programs of all engines and tiles: legal words on shared memory, ordered by the compiler's semaphores.
+
+A program is a list of pieces, each a word and its tile, drawn one by one without regard to the others. Laying them out
+drops those that the simulator refuses. Words at the beginning fill what a tile holds, words at the end store it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
+from dpu.codegen.disassembler import disassemble_word
 from dpu.codegen.sync import insert_semaphores
 from dpu.ir import numerics as nu
 from dpu.ir.arch import Arch
-from dpu.ir.isa import DMA, Buffer, DmaFormat, Format, MmMode, Opcode, RowMax, Words, pack, word
+from dpu.ir.isa import (
+    DMA,
+    ENGINE_OF,
+    MM,
+    TABLE_BYTES,
+    TABLE_SLOTS,
+    VEC,
+    Buffer,
+    DmaFormat,
+    Engine,
+    Flag,
+    Format,
+    MmMode,
+    Opcode,
+    RowMax,
+    Words,
+    pack,
+    word,
+)
 from dpu.simulator import load_store, mxu, vpu
 from dpu.simulator.decode import decode
 from dpu.simulator.state import Fault, Tally, Tile
+from hypothesis import strategies as st
 
 from . import dma
 from . import vpu as vec_words
+from .cards import PART, origin, part
+from .drawn import Drawn
 
-TABLES, SHARED, DUMP = 4, (1, 2, 3), 5
-"""Base registers: 0 is constant, the shared ones are written by all, one holds gate tables, one takes what is left."""
+SHARED, TABLES, DUMP, INT4 = (1, 2, 3), 4, 5, 6
+"""Base registers: 0 is constant, the shared ones are written by all, others hold gate tables, what tiles hold in the
+end, and int4 weights."""
 
 BYTES = 1 << 14
+NOISE, F16, F32 = 0, BYTES // 2, 3 * BYTES // 4
+"""Contents of constants and shared regions, by first byte: any bits, and numbers of ordinary size."""
+
+FIRST, LAST = 1, 0xFFFE  # tags of pieces
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A word and its tile."""
+
+    tile: int
+    word: Words
+
+    def __repr__(self) -> str:
+        return f"tile {self.tile}: {disassemble_word(self.word[0])}"
 
 
 @dataclass
@@ -28,9 +72,21 @@ class Program:
     arch: Arch
     streams: list[Words]
     regions: dict[int, Any]
+    count: int
+    """Pieces that are in it."""
 
     def copies(self) -> dict[int, Any]:
         return {b: d.copy() for b, d in self.regions.items()}
+
+    def __str__(self) -> str:
+        """The pieces as assembler text, without the beginning and the end."""
+        lines = [f"{self.count} words after the beginning"]
+        for t, words in enumerate(self.streams):
+            lines += [f".tile {t}"] + [disassemble_word(w) for w in words if FIRST <= w["tag"] <= LAST]
+        return "\n".join(lines)
+
+
+# Pieces.
 
 
 @dataclass
@@ -38,82 +94,206 @@ class _Dram:
     """What the generator of DMA words wants to know."""
 
     arch: Arch
-    data: dict[int, Any]
 
     @property
     def regions(self) -> dict[int, tuple[int, int]]:
         return dict.fromkeys((0, *SHARED), (0, BYTES))
 
-    def views(self) -> dict[int, Any]:
-        return self.data
 
-
-def _mm(rng: np.random.Generator, a: Arch) -> Words:
-    size, c = a.words, a.cols
+def _mm(rng: Any, a: Arch) -> Words | None:
+    c = a.cols
     nx, ny, nkx, nky, nc, nn = (int(x) for x in (*rng.integers(1, 9, 2), *rng.choice([1, 1, 2, 3], 4)))
-    rows, k = nx * ny, nkx * nky * nc
     sx, sy, skx, sky, sc = (int(x) for x in rng.integers(0, 20, 5))
-    an, wn = rows + int(rng.integers(0, 3)), k * c
+    rows, k = nx * ny, nkx * nky * nc * c
+    an = rows + int(rng.integers(0, 3))
+    wn = int(rng.choice([k, k + 1, c, 0]))
     act = (nx - 1) * sx + (ny - 1) * sy + (nkx - 1) * skx + (nky - 1) * sky + (nc - 1) * sc + 1
-    rowmax, mode = int(rng.choice(list(RowMax))), int(rng.choice(list(MmMode)))
-    half = size["param"] // 2
+    wgt, acc, half = (nn - 1) * wn + k, (nn - 1) * an + rows, PART["param"] // 2
+    if act > PART["act"] or wgt > PART["wgt"] or acc > PART["acc"]:
+        return None
+    counts = {"nx": nx, "ny": ny, "nkx": nkx, "nky": nky, "nc": nc, "nn": nn}
+    strides = {"sx": sx, "sy": sy, "skx": skx, "sky": sky, "sc": sc, "wn": wn, "an": an}
     return word(
         Opcode.MM,
-        act=int(rng.integers(0, size["act"] - act)),
-        wgt=int(rng.integers(0, size["wgt"] - nn * wn)),
-        acc=int(rng.integers(0, size["acc"] - nn * an)),
-        nx=nx,
-        ny=ny,
-        sx=sx,
-        sy=sy,
-        skx=skx,
-        sky=sky,
-        sc=sc,
-        nc=nc,
-        nkx=nkx,
-        nky=nky,
-        nn=nn,
-        wn=wn,
-        an=an,
-        mode=mode,
-        rowmax=rowmax,
+        **counts,
+        **strides,
+        act=int(rng.integers(0, PART["act"] - act + 1)),
+        wgt=int(rng.integers(0, PART["wgt"] - wgt + 1)),
+        acc=int(rng.integers(0, PART["acc"] - acc + 1)),
+        mode=int(rng.choice(list(MmMode))),
+        rowmax=int(rng.choice(list(RowMax))),
         valid=int(rng.integers(1, nn * c + 1)),
-        rowmax_at=int(rng.integers(0, half - rows)),
-        init_at=int(rng.integers(half, size["param"] - nn * c)),
+        rowmax_at=int(rng.integers(0, half - rows + 1)),
+        init_at=int(rng.integers(half, PART["param"] - nn * c + 1)),
     )
 
 
-def _dma(rng: np.random.Generator, dram: Any, opcode: Opcode) -> Words:
-    """No INT4, whose bytes would have to be made legal in the middle of a run, and no zero counts, which the
-    instruction set excludes and the compiler's semaphores do not expect."""
-    while True:
-        w: Words = np.atleast_1d(dma.random_word(rng, dram, opcode))
+def _int4(rng: Any, a: Arch) -> Words | None:
+    """Runs that begin with the group integers of a block."""
+    c = a.cols
+    block = c + nu.W4_GROUP * c // 2
+    rows, n = int(rng.integers(1, 301)), [int(x) for x in rng.integers(1, 3, 3)]
+    whole, rest = divmod(rows, nu.W4_GROUP)
+    inner = whole * block + (c + rest * c // 2 if rest else 0)
+    strides = [int(x) for x in rng.integers(-2, 3, 3)]  # in blocks
+    spans = [(k - 1) * s for k, s in zip(n, strides, strict=True)]
+    low, high = sum(min(s, 0) for s in spans), sum(max(s, 0) for s in spans) + -(-inner // block)
+    gaps = [int(x) for x in rng.integers(0, rows + 2, 3)]
+    top = sum((k - 1) * s for k, s in zip(n, gaps, strict=True)) + rows
+    if top > PART["wgt"]:
+        return None
+    return dma.dma_word(
+        Opcode.LOAD,
+        base=INT4,
+        buffer=Buffer.WGT,
+        format=DmaFormat.INT4,
+        offset=block * int(rng.integers(-low, BYTES // block - high + 1)),
+        sram=int(rng.integers(0, PART["wgt"] - top + 1)),
+        inner=inner,
+        n=n,
+        dstride=[s * block for s in strides],
+        sstride=gaps,
+    )
+
+
+def _table(rng: Any) -> Words:
+    at, slot = TABLE_BYTES * int(rng.integers(0, len(nu.GATES))), int(rng.integers(TABLE_SLOTS))
+    return dma.dma_word(Opcode.LOAD, base=TABLES, buffer=Buffer.TABLE, offset=at, sram=slot, inner=TABLE_BYTES)
+
+
+def _moved(a: Arch, w: Words) -> Words:
+    """A word for the part of the scratchpads, at its place in the whole."""
+    at = origin(a)
+    names: dict[str, int] = {}
+    opcode = int(w["opcode"][0])
+    if opcode == Opcode.MM:
+        f = w.view(MM)
+        names = {"act": Buffer.ACT, "wgt": Buffer.WGT, "acc": Buffer.ACC}
+        names |= dict.fromkeys(("rowmax_at", "init_at"), Buffer.PARAM)
+    elif opcode == Opcode.VEC:
+        f = w.view(VEC)
+        names = {x: int(f[f"{x}_src"][0]) & 15 for x in ("a", "b", "d")}
+        names |= dict.fromkeys(("a1", "b1", "a2", "b2", "r", "sub_at", "red_at"), Buffer.PARAM)
+    else:
         f = w.view(DMA)
-        if f["format"][0] != DmaFormat.INT4 and f["n"].all():
-            return w
+        names = {"sram": int(f["buffer"][0])}
+    for name, buffer in names.items():
+        f[name] += at.get(buffer, 0)  # type: ignore[call-overload]
+    return w
 
 
-def _table(rng: np.random.Generator) -> Words:
-    at = 4160 * int(rng.integers(0, len(nu.GATES)))
-    return word(
-        Opcode.LOAD, buffer=Buffer.TABLE, base=TABLES, offset=at, sram=int(rng.integers(2)), inner=4160, n=(1, 1, 1)
-    )
+def piece(rng: Any, a: Arch) -> Piece | None:
+    """What was drawn, if it fits. `rng` is a Generator or `Drawn`."""
+    small, tile, kind = part(a), int(rng.integers(a.tiles)), int(rng.integers(20))
+    w: Words | None
+    if kind < 5:
+        w = dma.attempt(rng, _Dram(small), Opcode.LOAD, int4=False)  # type: ignore[arg-type]
+    elif kind < 8:
+        w = dma.attempt(rng, _Dram(small), Opcode.STORE)  # type: ignore[arg-type]
+    elif kind < 12:
+        w = _mm(rng, small)
+    elif kind < 18:
+        w = vec_words.Words(small, rng, rows=16).attempt()
+    elif kind < 19:
+        w = _int4(rng, small)
+    else:
+        w = _table(rng)
+    # Zero counts are illegal, and the compiler's semaphores do not expect them.
+    if w is None or (w["opcode"][0] in (Opcode.LOAD, Opcode.STORE) and not w.view(DMA)["n"].all()):
+        return None
+    w = _moved(a, w)
+    flags = (Flag.DRAIN if rng.integers(8) == 7 else 0) | (Flag.TRAP if rng.integers(8) == 7 else 0)
+    w["flags"] = flags
+    return Piece(tile, w)
+
+
+# The beginning and the end.
+
+
+def _fill(a: Arch, b: Buffer, first: int, words: int, base: int, offset: int) -> Iterator[Words]:
+    """Words `first` .. of the part from up to a quarter of a region, again and again."""
+    unit = a.word_bytes[b.name.lower()]
+    step = BYTES // 4 // unit
+    for at in range(first, first + words, step):
+        inner = min(step, first + words - at) * unit
+        yield dma.dma_word(Opcode.LOAD, base=base, buffer=b, offset=offset, sram=origin(a)[b] + at, inner=inner)
+
+
+def _beginning(a: Arch, t: int) -> Iterator[Words]:
+    """Memory that no word reads before it was written: ordinary numbers, and some noise."""
+    base, at = SHARED[t % 3], origin(a)
+    for slot in range(TABLE_SLOTS):
+        yield dma.dma_word(Opcode.LOAD, base=TABLES, buffer=Buffer.TABLE, sram=slot, inner=TABLE_BYTES)
+    for b, offset in ((Buffer.ACT, NOISE), (Buffer.WGT, NOISE), (Buffer.VBUF, F16), (Buffer.PARAM, F32)):
+        n = PART[b.name.lower()]
+        usual = n * 7 // 8
+        yield from _fill(a, b, 0, usual, base, offset)
+        yield from _fill(a, b, usual, n - usual, base, NOISE)
+    step = 60  # rows
+    for row in range(0, PART["acc"], step):
+        counts = dict.fromkeys(("ny", "nc", "nkx", "nky", "nn"), 1)
+        act, wgt = at[Buffer.ACT] + row, at[Buffer.WGT] + row
+        yield word(Opcode.MM, act=act, wgt=wgt, acc=at[Buffer.ACC] + row, nx=step, sx=1, **counts)
+
+
+def _end(a: Arch, t: int) -> Iterator[Words]:
+    """All that the tile holds, into its part of the dump: ACT, VBUF, PARAM as they are, ACC as float32 through VBUF."""
+    at, to = origin(a), t * dump_bytes(a)
+    for b in (Buffer.ACT, Buffer.VBUF, Buffer.PARAM):
+        inner = PART[b.name.lower()] * a.word_bytes[b.name.lower()]
+        yield dma.dma_word(Opcode.STORE, buffer=b, base=DUMP, offset=to, sram=at[b], inner=inner)
+        to += inner
+    step = PART["vbuf"] // 2
+    for row in range(0, PART["acc"], step):
+        rows = min(step, PART["acc"] - row)
+        place = {"a": at[Buffer.ACC] + row, "d": at[Buffer.VBUF], "a_rs": 1, "d_rs": 2}
+        kinds = {"a_src": pack(Buffer.ACC, Format.I32), "d_src": pack(Buffer.VBUF, Format.F32)}
+        yield word(Opcode.VEC, rows=rows, tiles=1, valid=a.cols, **place, **kinds)
+        inner = rows * 4 * a.cols
+        yield dma.dma_word(Opcode.STORE, buffer=Buffer.VBUF, base=DUMP, offset=to, sram=at[Buffer.VBUF], inner=inner)
+        to += inner
+
+
+def dump_bytes(a: Arch) -> int:
+    return sum(PART[b] * a.word_bytes[b] for b in ("act", "vbuf", "param", "acc"))
+
+
+@cache
+def contents(a: Arch, seed: int) -> dict[int, Any]:
+    """Fresh DRAM."""
+    rng = np.random.default_rng(seed)
+    fresh = {b: rng.integers(0, 256, BYTES).astype(np.uint8) for b in (0, *SHARED, INT4)}
+    for b in (0, *SHARED):
+        fresh[b][F16:F32].view(np.float16)[:] = rng.normal(size=(F32 - F16) // 2)
+        fresh[b][F32:].view(np.float32)[:] = rng.normal(size=(BYTES - F32) // 4)
+        fresh[b][fresh[b] == 128] = 129  # few weights are -128
+    block = a.cols + nu.W4_GROUP * a.cols // 2
+    blocks = fresh[INT4][: BYTES // block * block].reshape(-1, block)
+    blocks[:, : a.cols] = rng.integers(-15, 16, (len(blocks), a.cols)).astype(np.int8).view(np.uint8)
+    fresh[TABLES] = np.concatenate([nu.table_image(g) for g in nu.GATES.values()])
+    fresh[DUMP] = np.zeros(a.tiles * dump_bytes(a), np.uint8)
+    return fresh
+
+
+# Programs.
 
 
 def _legal(tile: Tile, regions: dict[int, Any], w: Words) -> bool:
     """Execute the word; whether the simulator takes it. After a refusal nothing has changed."""
     f = decode(w)[0]
     memory = {b: m.copy() for b, m in tile.memory.items()}
-    tables = list(tile.tables)
+    tables, tally = list(tile.tables), Tally()
     try:
         if f[0] == Opcode.MM:
-            mxu.matrix(tile, f, Tally())
+            mxu.matrix(tile, f, tally)
         elif f[0] == Opcode.VEC:
-            vpu.vector(tile, f, Tally())
+            vpu.vector(tile, f, tally)
+            if f[1] & Flag.TRAP and tally.fp16_overflow + tally.nan:
+                raise Fault("E415", "flags", "trap")
         elif f[0] == Opcode.LOAD:
-            load_store.load(tile, regions, f, Tally())
+            load_store.load(tile, regions, f, tally)
         else:
-            load_store.store(tile, regions, f, Tally())
+            load_store.store(tile, regions, f, tally)
     except Fault:
         for b, m in memory.items():
             tile.memory[b][:] = m
@@ -122,88 +302,70 @@ def _legal(tile: Tile, regions: dict[int, Any], w: Words) -> bool:
     return True
 
 
-def _dump(a: Arch, t: int) -> list[Words]:
-    """All that a tile holds into its part of the dump: ACT, VBUF, PARAM as they are, ACC as float32 through VBUF."""
-    out, at = [], t * dump_bytes(a)
-    for b in (Buffer.ACT, Buffer.VBUF, Buffer.PARAM):
-        size = a.words[b.name.lower()] * a.word_bytes[b.name.lower()]
-        out.append(word(Opcode.STORE, buffer=b, base=DUMP, offset=at, inner=size, n=(1, 1, 1)))
-        at += size
-    rows = min(a.words["acc"], a.words["vbuf"] // 2)
-    out.append(
-        word(
-            Opcode.VEC,
-            rows=rows,
-            tiles=1,
-            valid=a.cols,
-            a_rs=1,
-            d_rs=2,
-            a_src=pack(Buffer.ACC, Format.I32),
-            d_src=pack(Buffer.VBUF, Format.F32),
-        )
-    )
-    inner = 2 * rows * a.word_bytes["vbuf"]
-    return [*out, word(Opcode.STORE, buffer=Buffer.VBUF, base=DUMP, offset=at, inner=inner, n=(1, 1, 1))]
+def _spread(words: Words) -> None:
+    """The n-th token of each pair of engines on semaphore n mod 4 of the pair; the compiler uses one of the four."""
+    engines = np.array([ENGINE_OF[Opcode(int(o))] for o in words["opcode"]])
+    for p in (Engine.LOAD, Engine.MXU, Engine.VPU, Engine.STORE):
+        for c in (Engine.LOAD, Engine.MXU, Engine.VPU, Engine.STORE):
+            give = np.flatnonzero((engines == p) & (words["signal"] >> 4 * c & 1 != 0))
+            take = np.flatnonzero((engines == c) & (words["wait"] >> 4 * p & 1 != 0))
+            assert len(give) == len(take)
+            k = np.arange(len(give)) % 4
+            words["signal"][give] ^= (1 << 4 * c ^ 1 << 4 * c + k).astype(np.uint16)
+            words["wait"][take] ^= (1 << 4 * p ^ 1 << 4 * p + k).astype(np.uint16)
 
 
-def dump_bytes(a: Arch) -> int:
-    return sum(a.words[b] * a.word_bytes[b] for b in ("act", "vbuf", "param")) + a.words["vbuf"] * a.word_bytes["vbuf"]
-
-
-def random_program(a: Arch, seed: int, count: int) -> Program:
-    """`count` words, on all tiles in turn."""
-    rng = np.random.default_rng(seed)
-    fresh = {b: rng.integers(0, 256, BYTES).astype(np.uint8) for b in (0, *SHARED)}
-    for b in SHARED:  # numbers of ordinary size among the noise
-        fresh[b][: BYTES // 2].view(np.float16)[:] = rng.normal(size=BYTES // 4)
-    for b in (0, *SHARED):
-        fresh[b][fresh[b] == 128] = 129  # no weight is -128, or few
-    fresh[TABLES] = np.concatenate([nu.table_image(g) for g in nu.GATES.values()])
-    fresh[DUMP] = np.zeros(a.tiles * dump_bytes(a), np.uint8)
+def lay_out(a: Arch, pieces: Sequence[Piece | None], seed: int = 0) -> Program:
+    """A program of the pieces, in this order, on memory of this seed."""
+    fresh = contents(a, seed)
     regions = {b: d.copy() for b, d in fresh.items()}
     tiles = [Tile(a) for _ in range(a.tiles)]
-    dram, vectors = _Dram(a, regions), vec_words.Words(a, rng, rows=16)
     streams: list[list[Words]] = [[] for _ in tiles]
     order: list[tuple[int, int]] = []
 
-    def add(t: int, w: Words) -> None:
-        if _legal(tiles[t], regions, w):
+    def add(t: int, w: Words, tag: int, must: bool = True) -> bool:
+        legal = _legal(tiles[t], regions, w)
+        assert legal or not must, f"not legal: {disassemble_word(w[0])}"
+        if legal:
+            w = w.copy()
+            w["tag"] = tag
             order.append((t, len(streams[t])))
             streams[t].append(w)
+        return legal
 
-    for t in range(a.tiles):  # memory that no word reads before it was written
-        for slot in range(2):
-            w = _table(rng)
-            w.view(DMA)["sram"] = slot
-            add(t, w)
-        for b in (Buffer.ACT, Buffer.WGT, Buffer.VBUF, Buffer.PARAM):
-            words, unit = a.words[b.name.lower()], a.word_bytes[b.name.lower()]
-            cells = -(-words * unit // BYTES)  # the noise again and again
-            each = words // cells
-            fields = {"inner": each * unit, "n": (cells, 1, 1), "sstride": (each, 0, 0)}
-            assert each * cells == words
-            add(t, word(Opcode.LOAD, buffer=b, base=1 + t % 3, **fields))
-        for at in range(0, a.words["acc"], 64):  # ACC from products
-            full = {"nx": 64, "ny": 1, "sx": 1, "nc": 1, "sc": 1, "nkx": 1, "nky": 1, "nn": 1, "an": 64, "wn": 8}
-            add(t, word(Opcode.MM, acc=at, act=at % 512, **full))
-        assert len(streams[t]) == 2 + 4 + a.words["acc"] // 64, "a word of the beginning is not legal"
-    while len(order) < count:
-        t, kind = int(rng.integers(a.tiles)), int(rng.integers(10))
-        if kind < 3:
-            w = _dma(rng, dram, Opcode.LOAD)
-        elif kind < 5:
-            w = _dma(rng, dram, Opcode.STORE)
-        elif kind < 7:
-            w = _mm(rng, a)
-        elif kind < 9:
-            w = np.atleast_1d(vectors.word())
-        else:
-            w = _table(rng)
-        add(t, w)
     for t in range(a.tiles):
-        for w in _dump(a, t):
-            add(t, w)
+        for w in _beginning(a, t):
+            add(t, w, 0)
+    count = 0
+    for p in pieces:
+        count += p is not None and add(p.tile, p.word, FIRST + count, must=False)
+    for t in range(a.tiles):
+        for w in _end(a, t):
+            add(t, w, LAST + 1)
     joined = [np.concatenate([*s, word(Opcode.END)]) for s in streams]
     order += [(t, len(s) - 1) for t, s in enumerate(joined)]
     synced, _ = insert_semaphores(order, joined, a)
-    return Program(a, synced, fresh)
+    for s in synced:
+        _spread(s)
+    return Program(a, synced, fresh, count)
+
+
+def random_program(a: Arch, seed: int, count: int) -> Program:
+    """`count` pieces of a seed."""
+    rng = np.random.default_rng(seed)
+    return lay_out(a, [piece(rng, a) for _ in range(count)], seed)
+
+
+def programs(a: Arch) -> st.SearchStrategy[tuple[list[Piece | None], int]]:
+    """Pieces and the seed of memory. They shrink to few and simple words."""
+
+    @st.composite
+    def one(draw: Any) -> Piece | None:
+        try:
+            return piece(Drawn(draw), a)
+        except ValueError:  # nothing to draw from
+            return None
+
+    some = st.lists(one(), max_size=10)
+    pieces = st.tuples(some, some, some).map(lambda x: [p for part in x for p in part])
+    return st.tuples(pieces, st.integers(0, 3))

@@ -1,10 +1,6 @@
 """Instruction fetch of the RTL."""
 
-import pytest
-
 from .runner import run_bench
-
-pytest.importorskip("cocotb")
 
 
 def test_fetch() -> None:

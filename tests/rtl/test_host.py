@@ -1,10 +1,6 @@
 """Registers and control of the RTL."""
 
-import pytest
-
 from .runner import run_bench
-
-pytest.importorskip("cocotb")
 
 
 def test_host() -> None:

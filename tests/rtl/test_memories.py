@@ -4,8 +4,6 @@ import pytest
 
 from .runner import run_bench
 
-pytest.importorskip("cocotb")
-
 
 @pytest.mark.parametrize("depth", [1, 5])
 def test_fifo(depth: int) -> None:

