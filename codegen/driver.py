@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ from ..passes.pipeline import FLOAT_PIPELINE, PassRecord, run_passes, write_summ
 from ..passes.plan_scratchpad import plan
 from ..passes.quantise import DERIVED, Derived, Statistics, fetcher, quantise
 from ..passes.stage import Stage
-from .emit import Emitted, HostInputs, Lowered, assemble
+from .emit import Assembler, Emitted, HostInputs, Lowered
 from .verify.verify import verify_program
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -189,10 +189,14 @@ def lower_onnx(
     return Front(part, lowered, text, fetch, host, cut, tables, records)
 
 
-def _join(fronts: Sequence[Front], arch: Arch) -> Compiled:
-    """One program of several models."""
-    host = {f"{entry.name}/{name}": layout for f in fronts for entry, _ in f.lowered for name, layout in f.host.items()}
-    emitted = assemble([pair for f in fronts for pair in f.lowered], arch, host)
+def _join(models: Iterable[Front], arch: Arch) -> Compiled:
+    """One program of several models, lowered one after the other."""
+    assembler, fronts = Assembler(arch), []
+    for f in models:
+        host = {f"{entry.name}/{name}": layout for entry, _ in f.lowered for name, layout in f.host.items()}
+        assembler.add(f.lowered, host)
+        fronts.append(f)
+    emitted = assembler.finish()
     program = emitted.bare
     verify_program(program)
     program.host_segments = [_segment(f.part, s) for f in fronts for s in f.segments]
@@ -276,12 +280,15 @@ def compile_folder(
         wanted.setdefault("sample", (batch, 4, *latent))
     statistics = None if uncalibrated and calibration is None else _statistics(calibration, onnx)
     dumps = dump_dir / "unet" if dump_dir is not None and folder else dump_dir
-    fronts = [lower_onnx(onnx, "unet", target, wanted, statistics, dumps, checkpoint)]
-    for part in parts if folder else ():
-        file = model / part / "model.onnx"
-        dumps = dump_dir / part if dump_dir is not None else None
-        fronts.append(lower_onnx(file, part, target, part_shapes(file, latent), statistics, dumps))
-    compiled = _join(fronts, target)
+
+    def models() -> Iterator[Front]:
+        yield lower_onnx(onnx, "unet", target, wanted, statistics, dumps, checkpoint)
+        for part in parts if folder else ():
+            file = model / part / "model.onnx"
+            own = dump_dir / part if dump_dir is not None else None
+            yield lower_onnx(file, part, target, part_shapes(file, latent), statistics, own)
+
+    compiled = _join(models(), target)
     program = compiled.emitted.bare
     program.info.update({"part": "pipeline" if folder else "unet", "precision": "w8a8", "model_sha256": sha256(onnx)})
     if folder:

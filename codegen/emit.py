@@ -86,41 +86,68 @@ def emit(
     return assemble(lowered, arch, host_inputs, constants)
 
 
-@uncollected()
 def assemble(lowered: Lowered, arch: Arch, host_inputs: HostInputs, write_constants: bool = True) -> Emitted:
-    """Scheduled and placed tile programs to a `Program`: DRAM addresses, words, semaphores, checks.
-
-    Constants are not made yet: `Emitted.save` writes them, `Emitted.program` has them in memory.
-
-    Without `write_constants` the program can be timed but not run.
+    """Scheduled and placed tile programs of one model to a `Program`, see `Assembler`.
 
     Raises:
         DpuError: a field is too narrow for what it should hold.
     """
-    memory = MemoryPlan()
-    places: dict[Dram, tuple[int, int]] = {}
-    words: dict[str, list[Words]] = {}
-    tables: dict[str, npt.NDArray[np.generic]] = {}
-    entries = []
-    constants: list[tuple[int, Maker]] = []
-    returned = {name for e, _ in lowered for name, d in e.outputs.items() if d.kind == "state"}
-    for e, pool in lowered:
-        drams = memory.plan(e.program)
-        places.update(drams)
-        encoded = encode(e.program, drams, arch.tiles)
-        words[e.name], _ = insert_semaphores(encoded.order, encoded.placed, arch)
-        tables |= record(e.name, _source(e, encoded), arch, words[e.name], drams)
-        for name, dram in pool.drams.items():
-            if dram in drams:
-                constants.append((drams[dram][1], pool.makers[name]))
-        leaves_state = any(d.kind == "state" for d in e.outputs.values())
-        once = e.part != "unet" or (leaves_state and not (VARYING | returned) & set(e.inputs))
-        entries.append(_entry(e, drams, host_inputs, once))
-    for name, streams in words.items():
-        check_program(streams, arch, memory.base_bytes, name)
-    image = ConstantsImage(memory.base_bytes[Base.CONST], tuple(constants)) if write_constants else None
-    program = Program(arch, entries, words, np.empty(0, np.uint8), dict(memory.base_bytes), tables=tables)
-    return Emitted(program, [e for e, _ in lowered], places, memory, image)
+    assembler = Assembler(arch)
+    assembler.add(lowered, host_inputs)
+    return assembler.finish(write_constants)
+
+
+class Assembler:
+    """Scheduled and placed tile programs to a `Program`, model by model: DRAM addresses, words, semaphores, checks.
+
+    Of a tile program nothing is kept but its words, so that memory holds one at a time.
+    """
+
+    def __init__(self, arch: Arch) -> None:
+        self.arch = arch
+        self.memory = MemoryPlan()
+        self.places: dict[Dram, tuple[int, int]] = {}
+        self.words: dict[str, list[Words]] = {}
+        self.tables: dict[str, npt.NDArray[np.generic]] = {}
+        self.lowered: list[LoweredEntry] = []
+        self.entries: list[Entry] = []
+        self.constants: list[tuple[int, Maker]] = []
+
+    @uncollected()
+    def add(self, lowered: Lowered, host_inputs: HostInputs) -> None:
+        """The entries of one model. Their sections are taken.
+
+        Raises:
+            DpuError: a field is too narrow for what it should hold.
+        """
+        returned = {name for e, _ in lowered for name, d in e.outputs.items() if d.kind == "state"}
+        for e, pool in lowered:
+            drams = self.memory.plan(e.program)
+            self.places.update(drams)
+            encoded = encode(e.program, drams, self.arch.tiles)
+            self.words[e.name], _ = insert_semaphores(encoded.order, encoded.placed, self.arch)
+            self.tables |= record(e.name, _source(e, encoded), self.arch, self.words[e.name], drams)
+            for name, dram in pool.drams.items():
+                if dram in drams:
+                    self.constants.append((drams[dram][1], pool.makers[name]))
+            leaves_state = any(d.kind == "state" for d in e.outputs.values())
+            once = e.part != "unet" or (leaves_state and not (VARYING | returned) & set(e.inputs))
+            self.entries.append(_entry(e, drams, host_inputs, once))
+            self.lowered.append(e)
+            e.program.sections, e.written = [], ()
+
+    def finish(self, write_constants: bool = True) -> Emitted:
+        """The program of all models.
+
+        Constants are not made yet: `Emitted.save` writes them, `Emitted.program` has them in memory. Without
+        `write_constants` the program can be timed but not run.
+        """
+        for name, streams in self.words.items():
+            check_program(streams, self.arch, self.memory.base_bytes, name)
+        sizes = dict(self.memory.base_bytes)
+        image = ConstantsImage(sizes[Base.CONST], tuple(self.constants)) if write_constants else None
+        program = Program(self.arch, self.entries, self.words, np.empty(0, np.uint8), sizes, tables=self.tables)
+        return Emitted(program, self.lowered, self.places, self.memory, image)
 
 
 VARYING = {"sample", "timestep", "timestep.sinusoid"}

@@ -18,8 +18,10 @@ from ..ir.arch import load_arch
 from . import toolchain
 from .model import TOP, parameters
 
-ARCHS = ("dpu_tiny", "dpu_f2", "dpu_32tops")
-"""One tile and several; as many lanes as columns, and fewer. The first is linted always, the others by slow tests."""
+CASES = (("dpu_tiny", 1), ("dpu_tiny", 3), ("dpu_f2", 1), ("dpu_32tops", 1))
+"""Archs, and how many tiles of each: more tiles of 64 x 64 take their multiple of time and have no other wires than
+three small ones. Fewer lanes than columns, and as many. The first `QUICK` are linted always, the rest by slow tests."""
+QUICK = 2
 
 SLANG = ("-Wextra", "-Wconversion", "-Wno-useless-cast", "-Wno-case-redundant-default")
 """Useless casts are useful at other parameters; a `unique case` has a default for what a broken state may hold."""
@@ -35,13 +37,13 @@ def unused() -> list[str]:
     )
 
 
-def verilator(arch: str) -> None:
-    """Verilator's lint of the tiles of an arch.
+def verilator(arch: str, tiles: int) -> None:
+    """Verilator's lint of `tiles` tiles of an arch.
 
     Raises:
         DpuError: E428, it warns.
     """
-    toolchain.lint(toolchain.sources(TOP), TOP, parameters(load_arch(arch)))
+    toolchain.lint(toolchain.sources(TOP), TOP, {**parameters(load_arch(arch)), "Tiles": tiles})
 
 
 def slang(top: str, files: Sequence[Path], values: Mapping[str, object] | None = None) -> bool:
@@ -102,14 +104,15 @@ def main() -> int:
     failed = bool(dead := unused())
     if dead:
         print(f"not part of {TOP}: {', '.join(dead)}", file=sys.stderr)
-    try:
-        verilator(ARCHS[0])
-    except DpuError as e:
-        print(e, file=sys.stderr)
-        failed = True
+    for case in CASES[:QUICK]:
+        try:
+            verilator(*case)
+        except DpuError as e:
+            print(e, file=sys.stderr)
+            failed = True
     if find_spec("pyslang") is None:
         print("slang is not installed: pip install pyslang", file=sys.stderr)
-    elif not slang(TOP, toolchain.sources(TOP), parameters(load_arch(ARCHS[0]))):
+    elif not slang(TOP, toolchain.sources(TOP), parameters(load_arch(CASES[0][0]))):
         failed = True
     return int(failed)
 

@@ -132,8 +132,9 @@ class Occupancy(_Model):
 class Report(_Model):
     """One timed entry point. `dram`: only where the DRAM is modelled burst by burst.
 
-    Sums over `rows` are the totals here: MACs, bytes, `own` (tiles times cycles), words with `control_words`, `energy`
-    without leakage; and of each engine `ran`, `idle` and `finished` are together tiles times cycles.
+    Sums over `rows` are the totals here: MACs, bytes, `own` with `unowned` (tiles times cycles), words with
+    `control_words`, `energy` without leakage; and of each engine `ran`, `idle` and `finished` are together tiles times
+    cycles.
     """
 
     arch: str
@@ -152,6 +153,7 @@ class Report(_Model):
     seconds: float
     words: int
     control_words: int  # END
+    unowned: int  # cycles of tiles on which nothing runs at all
     logical_macs: int
     executed_macs: int
     utilisation: float  # logical MACs over tiles * R * C * cycles
@@ -404,6 +406,7 @@ def profile(
         seconds=timing.seconds,
         words=sum(len(t.engine) for t in timing.tiles),
         control_words=sum(int((t.engine == Engine.CTRL).sum()) for t in timing.tiles),
+        unowned=gathered.own.get(-1, 0),
         logical_macs=logical,
         executed_macs=timing.executed_macs,
         utilisation=timing.utilisation(logical),

@@ -7,7 +7,18 @@ import sys
 
 import pytest
 
-HEAVY = ("torch", "diffusers", "transformers", "onnxruntime", "onnx", "matplotlib", "accelerate", "xdsl", "safetensors")
+HEAVY = (
+    "torch",
+    "diffusers",
+    "transformers",
+    "onnxruntime",
+    "onnx",
+    "matplotlib",
+    "plotly",
+    "accelerate",
+    "xdsl",
+    "safetensors",
+)
 MODELS = ("torch", "diffusers", "transformers", "onnxruntime", "matplotlib", "accelerate")
 
 

@@ -34,12 +34,18 @@ def _steps(counts: I64) -> int:
 
 
 @compiled
-def _at(step: int, counts: I64, strides: I64) -> int:
-    """Where run number `step` of a box starts, from the box's first cell."""
-    at = 0
+def _next(turn: I64, counts: I64, strides: I64, at: int) -> int:
+    """Where the run of a box behind the one at `at` starts; behind the last comes the first.
+
+    `turn` counts the loops; all are zero at the first run.
+    """
     for level in range(1, len(counts)):
-        at += step % counts[level] * strides[level]
-        step //= counts[level]
+        turn[level] += 1
+        at += strides[level]
+        if turn[level] < counts[level]:
+            break
+        turn[level] = 0
+        at -= counts[level] * strides[level]
     return at
 
 
@@ -87,6 +93,7 @@ def execute(
     begins, ends = np.zeros(len(thing), np.int64), np.zeros(len(thing), np.int64)
     found = np.zeros(1 << 16, np.int64)
     count = 0
+    turn = np.zeros(counts.shape[1], np.int64)
     for position in range(len(order)):
         w = order[position]
         for i in range(rows[w], rows[w + 1]):
@@ -101,8 +108,8 @@ def execute(
                 count += 1
             else:
                 before = np.int64(-3)
-                for step in range(_steps(counts[i])):
-                    at = base[x] + lo[i] + _at(step, counts[i], strides[i])
+                at = base[x] + lo[i]
+                for _ in range(_steps(counts[i])):
                     for k in range(at, at + counts[i, 0]):
                         v = arena[k]
                         if v != before:
@@ -113,6 +120,7 @@ def execute(
                                     found = np.concatenate((found, found))
                                 found[count] = v
                                 count += 1
+                    at = _next(turn, counts[i], strides[i], at)
                 if count - begins[i] > 1:
                     found[begins[i] : count] = np.sort(found[begins[i] : count])
             ends[i] = count
@@ -134,9 +142,10 @@ def execute(
                     base[x] = top
                     top += 1 << c
                 arena[base[x] : base[x] + extent[x]] = whole[x]
-            for step in range(_steps(counts[i])):
-                at = base[x] + lo[i] + _at(step, counts[i], strides[i])
+            at = base[x] + lo[i]
+            for _ in range(_steps(counts[i])):
                 arena[at : at + counts[i, 0]] = number[w]
+                at = _next(turn, counts[i], strides[i], at)
         for i in range(rows[w], rows[w + 1]):
             x = thing[i]
             if base[x] >= 0 and last[x] == position:

@@ -125,8 +125,9 @@ def lower_entry(f: FuncOp, arch: Arch, pool: ConstantPool, state: set[str]) -> L
         entry.qops[low.tag] = op
     entry.written = tuple(low.body)
     entry.program = TileProgram(f.sym_name.data, [], low.body)
+    low.body = []  # the makers of constants keep `low`
     used: set[Any] = set()
-    for section in low.body:
+    for section in entry.program.sections:
         for one in section.ops:
             if isinstance(one, Instr):
                 used.update(one.operands.values())

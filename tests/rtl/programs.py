@@ -66,6 +66,10 @@ class Piece:
     def __repr__(self) -> str:
         return f"tile {self.tile}: {disassemble_word(self.word[0])}"
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """For hypothesis, which else shows the fields."""
+        printer.text(repr(self))
+
 
 @dataclass
 class Program:
@@ -182,6 +186,28 @@ def _moved(a: Arch, w: Words) -> Words:
     return w
 
 
+EXACT = [1.0, 0.5, -2.0, 0.25, 3.0, -128.0, 2.0**-14, 1000.0, np.inf]
+STEPS = ("m1", "m2", "func", "op2", "rq")
+
+
+def _vec(rng: Any, a: Arch) -> Words | None:
+    """A third has one step at most, and half of the immediates have few bits: results that lie between two of their
+    format are rare else."""
+    w: Words | None = vec_words.Words(a, rng, rows=16).attempt()
+    if w is None:
+        return None
+    f = w.view(VEC)
+    if rng.integers(3) == 2:
+        keep = rng.choice([*STEPS, ""])
+        for name in STEPS:
+            if name != keep:
+                f[name] = 0
+    for k in range(2):
+        if rng.integers(2):
+            f["imm"][0, k] = rng.choice(EXACT)
+    return w
+
+
 def piece(rng: Any, a: Arch) -> Piece | None:
     """What was drawn, if it fits. `rng` is a Generator or `Drawn`."""
     small, tile, kind = part(a), int(rng.integers(a.tiles)), int(rng.integers(20))
@@ -193,7 +219,7 @@ def piece(rng: Any, a: Arch) -> Piece | None:
     elif kind < 12:
         w = _mm(rng, small)
     elif kind < 18:
-        w = vec_words.Words(small, rng, rows=16).attempt()
+        w = _vec(rng, small)
     elif kind < 19:
         w = _int4(rng, small)
     else:
@@ -265,7 +291,9 @@ def contents(a: Arch, seed: int) -> dict[int, Any]:
     fresh = {b: rng.integers(0, 256, BYTES).astype(np.uint8) for b in (0, *SHARED, INT4)}
     for b in (0, *SHARED):
         fresh[b][F16:F32].view(np.float16)[:] = rng.normal(size=(F32 - F16) // 2)
-        fresh[b][F32:].view(np.float32)[:] = rng.normal(size=(BYTES - F32) // 4)
+        n = (BYTES - F32) // 4
+        exact = rng.integers(-64, 65, n) / 2.0 ** rng.integers(0, 9, n)
+        fresh[b][F32:].view(np.float32)[:] = np.where(rng.random(n) < 0.5, exact, rng.normal(size=n))
         fresh[b][fresh[b] == 128] = 129  # few weights are -128
     block = a.cols + nu.W4_GROUP * a.cols // 2
     blocks = fresh[INT4][: BYTES // block * block].reshape(-1, block)
@@ -366,6 +394,9 @@ def programs(a: Arch) -> st.SearchStrategy[tuple[list[Piece | None], int]]:
         except ValueError:  # nothing to draw from
             return None
 
-    some = st.lists(one(), max_size=10)
-    pieces = st.tuples(some, some, some).map(lambda x: [p for part in x for p in part])
-    return st.tuples(pieces, st.integers(0, 3))
+    @st.composite
+    def all_of_it(draw: Any) -> tuple[list[Piece | None], int]:
+        some = st.lists(one(), max_size=10)  # about five, so 15 in all
+        return [p for part in draw(st.tuples(some, some, some)) for p in part], draw(st.integers(0, 3))
+
+    return all_of_it()

