@@ -54,7 +54,7 @@ class Summary:
         """The lines that `dpurun` prints."""
         lines: list[str] = []
         if self.arch:
-            how = "RTL, memory modelled" if self.target == "rtl" else "simulated, uncalibrated"
+            how = "RTL, memory modelled" if self.target == "rtl" else "simulated"
             lines.append(
                 f"modelled device  {_seconds(self.image_cycles / self.clock_hz)} an image on {self.arch} "
                 f"({self.image_cycles:,} cycles at {self.clock_hz / 1e6:g} MHz, {how})"

@@ -31,9 +31,9 @@ BURSTS_NOT_MODELLED = (
 class TileTiming:
     """One tile. The arrays have one element a word, in stream order.
 
-    `start` is the cycle in which the engine takes the word, `begin` in which its work begins (MXU: first row, VPU: first
-    beat, LOAD and STORE: first data), `issued` the one behind its last row, beat or data, `visible` the one in which it
-    is done: all results up to this word of its engine can be read from the next cycle on.
+    `start` is the cycle in which the engine takes the word, `begin` in which its work begins (MXU: first row, VPU:
+    first beat, LOAD and STORE: first data), `issued` the one behind its last row, beat or data, `visible` the one in
+    which it is done: all results up to this word of its engine can be read from the next cycle on.
     """
 
     engine: Ints

@@ -266,11 +266,12 @@ def granule(streams: list[Boxes]) -> int:
     return g
 
 
-def coarse(b: Boxes, size: int) -> Boxes:
-    """DRAM operands in granules of `size` bytes."""
-    far = (b.space >= DRAM)[:, None]
-    counts, strides = b.counts.copy(), b.strides.copy()
-    strides[:, 1:] = np.where(far, strides[:, 1:] // size, strides[:, 1:])
-    counts[:, :1] = np.where(far, -(-counts[:, :1] // size), counts[:, :1])
-    lo = np.where(far[:, 0], b.lo // size, b.lo)
+def coarse(b: Boxes, size: int | Ints) -> Boxes:
+    """DRAM operands in granules of `size` bytes, one size for all or one for each operand."""
+    far = b.space >= DRAM
+    each = np.broadcast_to(np.asarray(size, np.int64), len(b))[far]
+    lo, counts, strides = b.lo.copy(), b.counts.copy(), b.strides.copy()
+    lo[far] //= each
+    strides[far, 1:] //= each[:, None]
+    counts[far, 0] = -(-counts[far, 0] // each)
     return Boxes(b.word, b.rank, b.space, lo, strides, counts, b.read, b.write, b.late)

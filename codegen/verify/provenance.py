@@ -35,7 +35,7 @@ from ...ir.container import Base, Program, Slot
 from ...ir.isa import DMA, Buffer, Opcode, Words
 from ...ir.tile_program import Dram, Section, TileProgram
 from ..encode import Encoded, section_order
-from .boxes import RANKS, Boxes, Ints, boxes, coarse, granule
+from .boxes import DRAM, RANKS, Boxes, Ints, boxes, coarse
 from .cells import Place
 from .last_writers import execute
 
@@ -152,10 +152,12 @@ def record(
         first += len(new)
 
     streams = [boxes(w, arch) for w in encoded.relative]
-    size = granule(streams)
-    streams = [coarse(b, size) for b in streams]
     objects = _objects(encoded, streams)
-    extent = np.array([a.words for _, a in allocs] + [-(-_tensor_bytes(d) // size) for d in tensors] + [0], np.int64)
+    rows = [d.row_bytes for d in tensors]
+    size = _granules(streams, objects, np.array([64] * len(allocs) + rows + [64], np.int64))
+    streams = [coarse(b, size[thing]) for b, thing in zip(streams, objects, strict=True)]
+    bytes_ = np.array([_tensor_bytes(d) for d in tensors], np.int64)
+    extent = np.concatenate([[a.words for _, a in allocs], -(-bytes_ // size[len(allocs) : -1]), [0]]).astype(np.int64)
     for t, (b, thing) in enumerate(zip(streams, objects, strict=True)):
         bad = (b.lo < 0) | (b.hi > extent[thing])
         if bad.any():
@@ -165,7 +167,7 @@ def record(
             raise DpuError(
                 f"entry '{entry}', tile {t}, word {int(moved[t][b.word[i]])} ({opcode.name}, tag {int(word['tag'])})",
                 f"operand '{RANKS[opcode][int(b.rank[i])]}' touches [{int(b.lo[i])}, {int(b.hi[i])}) of an object of "
-                f"{int(extent[thing[i]])} words or granules of {size} bytes",
+                f"{int(extent[thing[i]])} words or granules of {int(size[thing[i]])} bytes",
                 why="the lowering wrote an operand that leaves its buffer or tensor, or that has none",
                 code="E361",
             )
@@ -173,7 +175,7 @@ def record(
     words = sum(map(len, final))
     host = {number[d] for d in source.inputs if d in number}
     constant = {number[d] for d in tensors if d.kind == "const"}
-    outputs = [(number[d], content(_slot(d), size)) for d in source.outputs]
+    outputs = [(number[d], content(_slot(d), int(size[number[d]]))) for d in source.outputs]
     order = section_order([encoded.sections[section] for section in source.written])
     lists, writers, left = _last_writers(order, streams, objects, moved, words, extent, host, constant, outputs)
 
@@ -196,6 +198,18 @@ def record(
         np.bitwise_or.at(masks, moved[t][b.word] - start, (1 << b.rank).astype(np.uint16))
         out |= {f"{t}/masks": masks, f"{t}/objects": _small(thing), f"{t}/writers": _small(writers[t])}
     return {f"verify/{entry}/{k}": v for k, v in out.items()}
+
+
+def _granules(streams: list[Boxes], objects: list[Ints], pitch: Ints) -> Ints:
+    """Of each object the largest power of two up to 64 bytes on which its rows and all operands start and step."""
+    size = np.gcd(64, pitch)
+    for b, thing in zip(streams, objects, strict=True):
+        far = b.space >= DRAM
+        np.gcd.at(size, thing[far], b.lo[far])
+        for level in range(1, b.counts.shape[1]):
+            steps = far & (b.counts[:, level] > 1)
+            np.gcd.at(size, thing[steps], b.strides[steps, level])
+    return np.asarray(size)
 
 
 def _small(x: Ints) -> npt.NDArray[np.generic]:

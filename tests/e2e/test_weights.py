@@ -12,6 +12,7 @@ import numpy as np
 import onnx
 import pytest
 from dpu.codegen.dpufile import load
+from dpu.codegen.driver import UNCALIBRATED, Compiled, compile_folder
 from dpu.files import sha256
 from dpu.ir.container import Program
 from dpu.runtime.cli import dpuc
@@ -200,3 +201,15 @@ def test_an_estimate_reads_no_weights(compile_with: Compile) -> None:
         2,
         "error[E501]: --weights: an estimate reads no weights\n  try: leave out one of the two\n",
     )
+
+
+def test_an_uncalibrated_program_has_the_words_of_a_calibrated_one(
+    compiled: Compiled, tiny_folder: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "x.dpu"
+    made = compile_folder(tiny_folder, arch="dpu_tiny", size=(64, 64), uncalibrated=True, out=out)
+    assert made.notes == ["not calibrated: every maximum is taken as 1; words and timing are real, images are not"]
+    assert load(out).info["calibration"] == {"none": UNCALIBRATED}
+    for entry, streams in compiled.program.words.items():
+        for one, other in zip(streams, made.program.words[entry], strict=True):
+            assert [len(one), one["opcode"].tolist()] == [len(other), other["opcode"].tolist()]

@@ -49,7 +49,7 @@ def test_the_summary_keeps_device_time_and_computer_time_apart(summary: Summary)
     assert summary.counters.runs == 2 * sum(summary.runs.values())
     assert 2 * summary.image_cycles == summary.counters.cycles  # the second image is not part of the first
     text = summary.text()
-    assert "simulated, uncalibrated" in text
+    assert "at 100 MHz, simulated)" in text
     assert "on the host      tokenizer" in text and "vae_decoder" in summary.cycles
     assert "0 float16 overflows, 0 NaN" in text
 

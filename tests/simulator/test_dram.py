@@ -489,18 +489,18 @@ def store(offset: int = 0, inner: int = 64, **f: object) -> np.ndarray:
 
 
 def test_a_load(toy: str) -> None:
-    """The two words of the program lie in the next row of the bank: asked for in cycle 1, on the bus in 2, at the channel
-    at 7: ACT 7, RD 17, 21, 25, 29, data to 36, at the port at 41. So the LOAD is dispatched at 42 and starts at 43.
+    """The two words of the program lie in the next row of the bank: asked for in cycle 1, on the bus in 2, at the
+    channel at 7: ACT 7, RD 17, 21, 25, 29, data to 36, at the port at 41. The LOAD is dispatched at 42, starts at 43.
 
-    64 bytes are two columns and 8 words of ACT. Address at 51, at the channel at 56: PRE 56, ACT 66, RD 76 and 80, data
-    to 87. At the port at 92, through it (a word a cycle) by 100, done 3 later.
+    64 bytes are two columns and 8 words of ACT. Address at 51, at the channel at 56: PRE 56, ACT 66, RD 76 and 80,
+    data to 87. At the port at 92, through it (a word a cycle) by 100, done 3 later.
     """
     assert times(arch(toy), program(load())) == [(43, 92, 100, 103)]
 
 
 def test_two_tiles_on_one_bank_or_two(toy: str) -> None:
-    """Programs in rows of bank 0: that of tile 0 as above, that of tile 1 behind it: PRE at RD + tRTP = 33, ACT 43, RD 53
-    to 65, data to 72, at the port at 77, so its LOAD starts at 79; its address is at the channel at 92.
+    """Programs in rows of bank 0: that of tile 0 as above, that of tile 1 behind it: PRE at RD + tRTP = 33, ACT 43, RD
+    53 to 65, data to 72, at the port at 77, so its LOAD starts at 79; its address is at the channel at 92.
 
     Tile 0's LOAD came at 56: PRE 65 + tRTP = 69, ACT 79, RD 89 and 93. Same bank, next row: PRE at ACT + tRAS = 99, ACT
     109, RD 119 and 123, data to 130, at the port at 135. Next bank: ACT 92, RD 102 and 106, data to 113, port 118.
@@ -512,8 +512,8 @@ def test_two_tiles_on_one_bank_or_two(toy: str) -> None:
 
 
 def test_a_store_and_who_waits_for_it(toy: str) -> None:
-    """Four instructions, RD 17 to 45, data to 52, at the port at 57: the STORE starts at 59. Its 64 bytes leave from 67 to
-    75, at the channel at 80: PRE 80, ACT 90, WR 100 and 104, data to 109, response at 114.
+    """Four instructions, RD 17 to 45, data to 52, at the port at 57: the STORE starts at 59. Its 64 bytes leave from 67
+    to 75, at the channel at 80: PRE 80, ACT 90, WR 100 and 104, data to 109, response at 114.
 
     Done at 115. The fence behind it is done a cycle later, and its token counts from 117 on.
     """
@@ -559,7 +559,7 @@ def test_counters_and_what_is_not_modelled(toy: str) -> None:
 
 
 def test_the_report_has_a_row_a_channel(toy: str, tmp_path: Path) -> None:
-    """The same program: sixteen accesses, four of which open rows (0, 1 and the program's of bank 0, and the STORE's)."""
+    """The same program: sixteen accesses, four of which open rows (0, 1 and the program's of bank 0, the STORE's)."""
     words = [program(load(), load(ROW), store(8192, 100))]
     entry = Entry(name="unet", inputs=(), outputs=(), sources=())
     report = profile(entry, words, simulate(arch(toy), words), arch(toy))
