@@ -66,14 +66,39 @@ def _join(queues: I32, heads: I32, lengths: I32, slot: int, clock: I32) -> None:
 
 
 @compiled
+def _run(at: int, length: int, far: bool, per: int, blocks: Ints) -> tuple[int, int]:
+    """The cells of a run: those of a scratchpad as they are, those of DRAM by their blocks of `per` granules."""
+    if not far:
+        return at, at + length
+    low, high = at // per, (at + length - 1) // per
+    first, last = blocks[low], blocks[high]
+    if blocks[low + 1] - first > 1:
+        first += at % per
+    if blocks[high + 1] - last > 1:
+        last += (at + length - 1) % per
+    return first, last + 1
+
+
+@compiled
 def _nodes(
-    cells: I32, low: int, counts: Ints, strides: Ints, turn: Ints, seen: I32, mark: int, out: Any
+    cells: I32,
+    low: int,
+    counts: Ints,
+    strides: Ints,
+    far: bool,
+    per: int,
+    blocks: Ints,
+    turn: Ints,
+    seen: I32,
+    mark: int,
+    out: Any,
 ) -> tuple[int, Any]:
     """The nodes in a box, each once, in order of appearance: how many, and where they are."""
     found, before = 0, np.int32(-1)
     start = low
     for _ in range(_steps(counts)):
-        for k in range(start, start + counts[0]):
+        first, last = _run(start, counts[0], far, per, blocks)
+        for k in range(first, last):
             node = cells[k]
             if node != before:
                 before = node
@@ -102,6 +127,9 @@ def execute(
     low: Ints,
     counts: Ints,
     strides: Ints,
+    dram: Bools,
+    per: int,
+    blocks: Ints,
     read: Bools,
     write: Bools,
     late: Bools,
@@ -118,7 +146,9 @@ def execute(
         first: number of each tile's first word; one more at the end.
         kind, at, wait, signal, remote, drain: of each word: its engine, its index there, its semaphores and flag.
         rows: operands of word w are rows [rows[w], rows[w + 1]) of the following.
-        low, counts, strides, read, write, late: the box of each operand in `cells`, and what happens there.
+        low, counts, strides, read, write, late: the box of each operand, and what happens there.
+        dram, per, blocks: whether a box counts cells or granules of DRAM; those are in blocks of `per`, and block i has
+            the cells from `blocks[i]` to `blocks[i + 1]`, one or `per`.
         which: of each operand, the list of its writers.
         far, ends: the lists, one behind the other, as distances; and where each ends.
         host_far: the distance that means the host.
@@ -195,7 +225,9 @@ def execute(
                     if not read[j]:
                         continue
                     mark += 1
-                    found, nodes = _nodes(cells, low[j], counts[j], strides[j], turn, seen, mark, nodes)
+                    found, nodes = _nodes(
+                        cells, low[j], counts[j], strides[j], dram[j], per, blocks, turn, seen, mark, nodes
+                    )
                     end = ends[which[j]]
                     start = ends[which[j] - 1] if which[j] > 0 else 0
                     for k in range(start, end):
@@ -251,12 +283,14 @@ def execute(
                     if made == old + 1:
                         a = low[j]
                         for _ in range(_steps(counts[j])):
-                            cells[a : a + counts[j, 0]] = old
+                            first_cell, last_cell = _run(a, counts[j, 0], dram[j], per, blocks)
+                            cells[first_cell:last_cell] = old
                             a = _next(turn, counts[j], strides[j], a)
                     else:
                         a = low[j]
                         for _ in range(_steps(counts[j])):
-                            for k in range(a, a + counts[j, 0]):
+                            first_cell, last_cell = _run(a, counts[j, 0], dram[j], per, blocks)
+                            for k in range(first_cell, last_cell):
                                 if cells[k] < old:  # boxes may meet a cell twice
                                     cells[k] = new[cells[k]]
                             a = _next(turn, counts[j], strides[j], a)
@@ -273,7 +307,9 @@ def execute(
                         writer[mine], begin[mine], many[mine] = n, 0, 0
                         made += 1
                     mark += 1
-                    found, nodes = _nodes(cells, low[j], counts[j], strides[j], turn, seen, mark, nodes)
+                    found, nodes = _nodes(
+                        cells, low[j], counts[j], strides[j], dram[j], per, blocks, turn, seen, mark, nodes
+                    )
                     for k in range(found):
                         node = nodes[k]
                         w = writer[node]
@@ -289,7 +325,8 @@ def execute(
                                 )
                     a = low[j]
                     for _ in range(_steps(counts[j])):
-                        cells[a : a + counts[j, 0]] = mine
+                        first_cell, last_cell = _run(a, counts[j, 0], dram[j], per, blocks)
+                        cells[first_cell:last_cell] = mine
                         a = _next(turn, counts[j], strides[j], a)
 
                 if signal[n] != 0:

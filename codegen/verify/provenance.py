@@ -36,8 +36,10 @@ from ...ir.isa import DMA, Buffer, Opcode, Words
 from ...ir.tile_program import Dram, Section, TileProgram
 from ..encode import Encoded, section_order
 from .boxes import DRAM, RANKS, Boxes, Ints, boxes, coarse
-from .cells import Place
 from .last_writers import execute
+
+Place = tuple[int, int, tuple[int, ...] | None, tuple[int, ...]]
+"""(first cell, one past the last, shape or None for one run, strides in bytes of 4 a cell)."""
 
 HOST = -1
 NOBODY = -2

@@ -25,11 +25,12 @@ from ...ir.arch import Arch
 from ...ir.container import Base, Entry
 from ...ir.isa import DMA, ENGINE_OF, Flag, Opcode, Words
 from ...ir.operands import capacities
-from .boxes import DRAM, Boxes
-from .cells import Cells, distinct, view
+from .boxes import DRAM, Boxes, Ints
 from .order import LOCAL, OVERWRITTEN, SOUND, STILL_READ, STUCK, UNDRAINED, UNWRITTEN_YET, WRONG, execute
-from .provenance import HOST_FAR, NOBODY, Meaning, content
+from .provenance import HOST_FAR, NOBODY, Meaning
 from .report import Reporter
+
+BLOCK = 64  # bytes of DRAM that are one cell where no operand starts or ends within them
 
 
 class Scan:
@@ -44,23 +45,49 @@ class Scan:
         )  # fmt: skip
         self.first = np.cumsum([0, *map(len, streams)])
         room = [n for _, n in sorted(capacities(arch).items())]  # scratchpads of a tile, by `Buffer`
-        self.base = np.full((len(streams), DRAM + 8), -1, np.int64)  # where each space begins in the shadow
+        self.base = np.full((len(streams), DRAM + 8), -1, np.int64)  # where each space begins: a cell, or a granule
         end = 0
         for t in range(len(streams)):
             self.base[t, : len(room)] = end + np.cumsum([0, *room[:-1]])
             end += sum(room)
-        self.dram: dict[int, slice] = {}
+        self.per = BLOCK // size
+        granules = 0
         for b, n in regions.items():
             if b != Base.CONST:
-                self.base[:, DRAM + b] = end
-                self.dram[b] = slice(end, end + -(-n // size))
-                end += -(-n // size)
+                self.base[:, DRAM + b] = granules
+                granules += -(-n // BLOCK) * self.per
+        self.blocks = end + np.cumsum(np.concatenate([[0], np.where(self._fine(granules), self.per, 1)]))
         # Node 0: nobody wrote it. Node 1: the host did.
-        self.cells: Cells = np.zeros(end, np.int32)
+        self.cells: npt.NDArray[np.int32] = np.zeros(int(self.blocks[-1]), np.int32)
         for slot in entry.inputs:
-            if slot.base in self.dram:
-                lo = slot.offset // size
-                self.cells[self.dram[slot.base]][lo : lo + -(-slot.bytes // size)] = 1
+            if slot.base != Base.CONST:
+                lo, hi = self._cells(slot.base, np.array([slot.offset]), slot.bytes)
+                self.cells[lo[0] : hi[0]] = 1
+
+    def _fine(self, granules: int) -> npt.NDArray[np.bool_]:
+        """Which blocks of DRAM need a cell for each granule: those that an operand does not take as a whole.
+
+        So the rows of an image are followed in blocks, though statistics of single rows lie elsewhere in the region.
+        """
+        edge = np.zeros(granules // self.per + 1, np.int64)
+        for t, b in enumerate(self.boxes):
+            steps = (b.strides[:, 1:] % self.per != 0) & (b.counts[:, 1:] > 1)
+            partial = (b.lo % self.per != 0) | (b.counts[:, 0] % self.per != 0) | steps.any(1)
+            odd = np.flatnonzero((b.space >= DRAM) & partial)
+            odd = odd[self.base[t][b.space[odd]] >= 0]
+            home = self.base[t][b.space[odd]]
+            np.add.at(edge, (home + b.lo[odd]) // self.per, 1)
+            np.add.at(edge, (home + b.hi[odd] - 1) // self.per + 1, -1)
+        return np.asarray(np.cumsum(edge)[:-1] > 0)
+
+    def _cells(self, base: int, offsets: npt.NDArray[np.int64], size: int) -> tuple[Ints, Ints]:
+        """First cells, and one past the last ones, of runs of `size` bytes in a region."""
+        found = []
+        for place in (offsets, offsets + size - 1):
+            at = self.base[0][DRAM + base] + place // self.size
+            cell = self.blocks[at // self.per]
+            found.append(cell + np.where(self.blocks[at // self.per + 1] - cell > 1, at % self.per, 0))
+        return found[0], found[1] + 1
 
     def run(self) -> None:
         """All words, then what the host reads.
@@ -108,6 +135,9 @@ class Scan:
             np.concatenate([(s + b.lo)[k] for s, b, k in zip(spaces, self.boxes, kept, strict=True)]),
             wide("counts", 1),
             wide("strides", 0),
+            flat("space") >= DRAM,
+            self.per,
+            self.blocks,
             flat("read"),
             flat("write"),
             flat("late"),
@@ -124,7 +154,11 @@ class Scan:
     def _outputs(self) -> None:
         """Each output of the entry is whole, and left by the words that are meant to leave it."""
         for slot, expected in zip(self.entry.outputs, self.meaning.outputs, strict=True):
-            nodes = distinct(view(self.cells[self.dram[slot.base]], content(slot, self.size)))
+            item = {"f16": 2, "f32": 4, "i8": 1, "i32": 4}[slot.dtype]
+            rows = slot.offset + np.arange(slot.shape[0] * slot.shape[1]) * slot.row_bytes
+            lo, hi = self._cells(slot.base, rows, slot.shape[2] * item)
+            within = np.arange(int((hi - lo).sum())) - np.repeat(np.cumsum(hi - lo) - (hi - lo), hi - lo)
+            nodes = np.unique(self.cells[np.repeat(lo, hi - lo) + within]).tolist()
             found = tuple(sorted({int(self.writer[n]) for n in nodes}))
             if found == tuple(sorted(expected)) and NOBODY not in found:
                 continue

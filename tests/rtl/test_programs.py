@@ -51,6 +51,7 @@ def check(both: Both, program: Program) -> None:
 
 def campaign(both: Both, start: int, count: int) -> None:
     """`count` random programs of a seed."""
+    failed: list[tuple[list[Piece | None], int]] = []
 
     @seed(start)
     @settings(
@@ -63,9 +64,36 @@ def campaign(both: Both, start: int, count: int) -> None:
     )
     @given(programs(both.arch))
     def run(drawn: tuple[list[Piece | None], int]) -> None:
-        check(both, lay_out(both.arch, *drawn))
+        try:
+            check(both, lay_out(both.arch, *drawn))
+        except AssertionError:
+            failed[:] = [drawn]
+            raise
 
-    run()
+    try:
+        run()
+    except AssertionError as e:
+        raise AssertionError(fewest(both, *failed[0])) from e
+
+
+def fewest(both: Both, pieces: list[Piece | None], contents: int) -> str:
+    """What a failing program says when no more words can be left out: hypothesis stops after five minutes."""
+
+    def failure(some: list[Piece | None]) -> str:
+        try:
+            check(both, lay_out(both.arch, some, contents))
+        except AssertionError as e:
+            return str(e)
+        return ""
+
+    k = 0
+    while k < len(pieces):
+        less = pieces[:k] + pieces[k + 1 :]
+        if failure(less):
+            pieces, k = less, 0
+        else:
+            k += 1
+    return failure(pieces) or "it failed once, not again"
 
 
 def cards(*some: tuple[str, int]) -> pytest.MarkDecorator:
