@@ -20,6 +20,7 @@ def export_pipeline(
     precision: str = "fp16",
     graph_only: bool = False,
     weights: str = "seeded",
+    open_sizes: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> None:
     """Export "tiny-seeded", "sdxl" or a local diffusers folder to `out`; size 0 is the source's own.
@@ -61,6 +62,7 @@ def export_pipeline(
         size=size or 1024,
         opset=opset,
         precision=kind,
+        symbolic=open_sizes,
         realistic=weights == "realistic",
         progress=progress,
     )

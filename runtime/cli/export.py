@@ -18,6 +18,9 @@ def export(
     weights: Annotated[
         str, typer.Option(help="Of a source without: seeded, or realistic (seeded, with the outliers of trained ones).")
     ] = "seeded",
+    open_sizes: Annotated[
+        bool, typer.Option("--open-sizes", help="Leave batch, height and width open, as tiny-seeded always does.")
+    ] = False,
     graph_only: Annotated[bool, typer.Option("--graph-only", help="Graphs without weights (not tiny-seeded).")] = False,
 ) -> None:
     """Which ONNX files and weights make up this pipeline?
@@ -32,4 +35,4 @@ def export(
     from .common import check_output
 
     check_output(out, folder=True)
-    export_pipeline(source, out, size, seed, opset, precision, graph_only, weights, typer.echo)
+    export_pipeline(source, out, size, seed, opset, precision, graph_only, weights, open_sizes, typer.echo)

@@ -28,7 +28,7 @@ def lowered() -> Any:
 
 
 def plain(program: TileProgram) -> list[object]:
-    """All that a program says, buffers and tensors by number; fields that are zero left out, as text leaves them out."""
+    """All that a program says, buffers and tensors by number; zero fields are left out, as text leaves them out."""
     number: dict[Buf | Dram, int] = {d: i for i, d in enumerate(program.drams)}
     said: list[object] = [(d.name, d.dtype, d.shape, d.kind, d.row_bytes) for d in program.drams]
     for s in program.sections:
