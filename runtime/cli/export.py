@@ -29,7 +29,6 @@ def export(
     Examples:
       dpuc export tiny-seeded -o out/tiny
       dpuc export sdxl --weights realistic -o out/sdxl
-      dpuc export sdxl --graph-only -o out/sdxl-graph
     """
     from ..export import export_pipeline
     from .common import check_output
