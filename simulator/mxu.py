@@ -132,7 +132,8 @@ def matrix(tile: Tile, w: Decoded, tally: Tally) -> None:
     if mode == MmMode.COLUMN:
         sums[...] = tile.param_i[init_at : init_at + nn * c].reshape(nn, 1, c)
     if nn > 1 and rows * k * c < WIDE_MACS:
-        wide = weights.transpose(1, 0, 2).reshape(k, nn * c)
+        # Column tiles may overlap, and then a reshape alone is a view whose rows overlap, which torch cannot take.
+        wide = np.ascontiguousarray(weights.transpose(1, 0, 2).reshape(k, nn * c))
         kernels().narrow(product(a, wide), sums, mode != MmMode.ZERO)
     else:
         for n in range(nn):

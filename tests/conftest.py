@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import os
+import sys
 from pathlib import Path
 
 import pytest
+
+sys.path.append(str(Path(__file__).parents[1]))  # tests of one folder use helpers of another: tests.properties.harness
 
 # Before torch is imported: spinning threads on shared cores make everything many times slower.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -149,3 +149,18 @@ def test_illegal_fields_are_named(fields: dict[str, int], text: str) -> None:
     with pytest.raises(DpuError) as e:
         fresh().run([np.concatenate([word(Opcode.MM, **(base | fields)), END])])
     assert text in str(e.value)
+
+
+def test_column_tiles_may_overlap_in_weights() -> None:
+    """wn = 1: tile n starts one row behind tile n - 1; the wide product of several tiles must not be a strided view."""
+    pytest.importorskip("torch")  # the product takes torch as soon as it is imported
+    m = fresh(5)
+    m.tiles[0].act[m.tiles[0].act == -128] = 0
+    f = {"act": 3, "wgt": 7, "acc": 1, "nx": 5, "ny": 1, "sx": 2, "nc": 2, "sc": 1, "nkx": 1, "nky": 1}
+    f |= {"nn": 3, "wn": 1, "an": 5}
+    tile = m.tiles[0]
+    m.run([np.concatenate([word(Opcode.MM, **f), END])])
+    a = np.stack([tile.act.reshape(-1, C)[3 + 2 * i : 5 + 2 * i].ravel() for i in range(5)]).astype(np.int32)
+    for n in range(3):
+        w = tile.wgt.reshape(-1, C)[7 + n : 7 + n + 2 * C].astype(np.int32)
+        assert np.array_equal(tile.acc[1 + 5 * n : 6 + 5 * n], a @ w)
