@@ -9,12 +9,12 @@ and reader of each engine: this can only add order, and the work stays linear.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
+
+from ..compiled import compiled
 
 ENGINES = 4
 _LOAD, _MXU, _VPU, _STORE = 0, 1, 2, 3
@@ -22,12 +22,6 @@ _MERGE = 16  # a read that finds more segments than this joins them
 
 I64 = npt.NDArray[np.int64]
 I32 = npt.NDArray[np.int32]
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def compiled(f: F) -> F:
-    """Compile at first use, and keep the machine code beside the file."""
-    return cast(F, numba.njit(cache=True)(f))
 
 
 @compiled

@@ -37,7 +37,6 @@ Bools = npt.NDArray[np.bool_]
 Records = npt.NDArray[np.void]
 
 BEAT_BYTES = 64  # one AXI beat: the least a DRAM access moves [design]
-PAGE_BYTES = 4096  # no burst crosses it
 INT4_GROUP = 128  # rows of one int4 block
 NARROW_LANES = 4  # RECIP and RSQRT run on this many lanes [design]
 WORDS_OUTSTANDING = 4  # LOAD and STORE words of a tile between start and done [dpu_load, dpu_store]
@@ -57,7 +56,6 @@ def _up(a: Ints, b: int | Ints) -> Ints:
 FETCH_BURST = 16  # words a burst
 FETCH_WORDS = 64  # words fetched, or on their way, that were not dispatched
 READ_ADDRESS = 1  # an address waits a cycle in the register before the AXI port [dpu_tile]
-WORDS_IN_ENGINE = 16  # between start and the giving of their signals
 
 
 # MXU [dpu_mxu]
@@ -271,11 +269,6 @@ def vec(arch: Arch, records: Records) -> Vec:
         vbuf=rows * tiles * vbuf,
         out=np.where(words, rows * tiles * (1 + pair), 0),
     )
-
-
-def vec_beats(arch: Arch, records: Records) -> Ints:
-    """Cycles in which lanes take elements or wait for operands, for results' ports, or for sums of columns."""
-    return vec(arch, records).beats
 
 
 def vec_occupancy(arch: Arch, records: Records) -> Ints:

@@ -6,25 +6,20 @@ of a kernel). Each piece is padded with zeros to full reduction tiles.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
+from collections.abc import Sequence
+from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
+
+from ..compiled import compiled
 
 F32 = npt.NDArray[np.float32]
 Bytes = npt.NDArray[np.uint8]
 Sums = npt.NDArray[np.int64]
-F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _compiled(f: F) -> F:
-    """Compile at first use, keep the machine code beside the file, and let other threads run meanwhile."""
-    return cast(F, numba.njit(cache=True, nogil=True)(f))
-
-
-@_compiled
+@compiled
 def _maxima(w: F32, out: F32) -> None:
     for j in range(len(w)):
         most = np.float32(0)
@@ -33,7 +28,7 @@ def _maxima(w: F32, out: F32) -> None:
         out[j] = max(out[j], most)
 
 
-@_compiled
+@compiled
 def _pack(
     w: F32, scale: F32, starts: Sums, widths: Sums, rows: int, cols: int, out: npt.NDArray[np.int8], sums: Sums
 ) -> None:

@@ -82,7 +82,6 @@ def _library(path: Path) -> ctypes.CDLL:
         ("dpu_waves", c_int, [handle, ctypes.c_char_p]),
         ("dpu_close_waves", None, [handle]),
         ("dpu_map", None, [handle, u64, u64, handle, c_int]),
-        ("dpu_unmap", None, [handle, u64]),
         ("dpu_reset", c_int, [handle]),
         ("dpu_read", c_int, [handle, u32, ctypes.POINTER(u32)]),
         ("dpu_write", c_int, [handle, u32, u32]),
@@ -177,11 +176,6 @@ class Model:
         self._mapped[address] = data  # keeps it alive
         flags = int(data.flags.writeable) | 2 * int(fault)
         self._lib.dpu_map(self._handle, address, data.nbytes, data.ctypes.data, flags)
-
-    def unmap(self, address: int) -> None:
-        """Take back `map`."""
-        self._lib.dpu_unmap(self._handle, address)
-        self._mapped.pop(address, None)
 
     def read(self, address: int) -> int:
         """A register."""

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import bisect
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,8 +20,8 @@ from ..rtl.model import Model, Times
 from ..simulator.decode import where
 from ..simulator.timing_result import Timing
 from .device import Bytes, Capability, Completion, DeviceCounters, Region, TagWork, Ticket
+from .hosted_device import HostedDevice
 
-_ALIGN = 4096
 _START, _RESET = 1, 2  # CTRL
 _BUSY, _DONE, _ERROR = 1, 2, 4  # STATUS
 _CHUNK = 200_000  # cycles between looks at `close`
@@ -46,7 +44,7 @@ class _Loaded:
     addresses: list[int]
 
 
-class RtlDevice:
+class RtlDevice(HostedDevice[_Loaded]):
     """A DPU of `arch`, as its SystemVerilog computes it, cycle by cycle.
 
     `waves` is a VCD file of all that happens. `checked` runs the design's assertions. Every AXI channel pauses in
@@ -59,6 +57,8 @@ class RtlDevice:
     timing model's.
     """
 
+    name = "rtl"
+
     def __init__(
         self,
         arch: Arch,
@@ -68,21 +68,12 @@ class RtlDevice:
         seed: int = 1,
         watchdog: int | None = None,
     ) -> None:
-        self.arch = arch
+        super().__init__(arch)
         self.timings: dict[str, Timing] = {}
         self.watchdog = watchdog
         self._make = partial(Model, arch, waves, checked, stall, seed)
         self._model = self._make()
-        self._memory: dict[int, Bytes] = {}
-        self._starts: list[int] = []
-        self._next = arch.dram.base
-        self._programs: list[_Loaded] = []
-        self._tickets: dict[int, Future[Completion]] = {}
-        self._count = 0
-        self._counters = DeviceCounters()
-        self._lock = threading.Lock()
         self._closing = threading.Event()
-        self._worker = ThreadPoolExecutor(1, thread_name_prefix="dpu-rtl")
         self._worker.submit(self._check).result()
 
     @property
@@ -92,29 +83,8 @@ class RtlDevice:
 
     def allocate(self, size: int) -> int:
         """Reserve `size` bytes, cleared; the address."""
-        address, end = self._next, self.arch.dram.base + self.arch.dram.bytes
-        if size < 0 or address + size > end:
-            raise DpuError("rtl", f"{size} bytes do not fit: {end - address} of device memory are free", code="E422")
-        self._drain()
-        self._place(address, np.zeros(size, np.uint8))
-        self._starts.append(address)
-        self._next += max(_ALIGN, -(-size // _ALIGN) * _ALIGN)
-        return address
-
-    def write(self, address: int, data: Bytes) -> None:
-        """Copy `data` to `address`. A read-only array that fills a whole allocation is used in place instead."""
-        self._drain()
-        data = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
-        whole = self._memory.get(address)
-        if whole is not None and len(whole) == len(data) and not data.flags.writeable:
-            self._place(address, data)
-            return
-        self._at(address, len(data))[:] = data
-
-    def read(self, address: int, size: int) -> Bytes:
-        """A copy of `size` bytes at `address`."""
-        self._drain()
-        return self._at(address, size).copy()
+        self._drain()  # the model's memory map is the worker's while it runs
+        return super().allocate(size)
 
     def load(self, entry: str, streams: Sequence[Words]) -> int:
         """Place the streams in DRAM; a handle for `submit`."""
@@ -133,35 +103,11 @@ class RtlDevice:
 
     def submit(self, handle: int, bases: Mapping[int, Region]) -> Ticket:
         """Queue a run; returns at once."""
-        if not 0 <= handle < len(self._programs):
-            raise DpuError("rtl", f"no program with handle {handle}", code="E423")
-        entry = self._programs[handle].entry
+        program = self._program(handle)
         for base, region in bases.items():
-            self._at(region.address, region.bytes)
-            if base != Base.CONST and not self._at(region.address, region.bytes).flags.writeable:
-                raise DpuError(f"entry '{entry}'", f"base {base} is bound to read-only memory", code="E425")
-        with self._lock:
-            self._count += 1
-            ticket = Ticket(self._count, entry)
-            self._tickets[ticket.number] = self._worker.submit(self._run, self._programs[handle], dict(bases))
-        return ticket
-
-    def wait(self, ticket: Ticket) -> Completion:
-        """Block until the run has finished; raises what it raised. A ticket is good for one wait."""
-        with self._lock:
-            future = self._tickets.pop(ticket.number, None)
-        if future is None:
-            raise DpuError("rtl", f"ticket {ticket.number} is unknown or already waited for", code="E424")
-        try:
-            done = future.result()
-        except CancelledError:
-            raise self._closed(ticket.entry) from None
-        self._counters.add(done)
-        return done
-
-    def counters(self) -> DeviceCounters:
-        """Sums over the runs that were waited for since the last reset."""
-        return self._counters
+            if not self._at(region.address, region.bytes).flags.writeable and base != Base.CONST:
+                raise DpuError(f"entry '{program.entry}'", f"base {base} is bound to read-only memory", code="E425")
+        return self._queue(program.entry, self._run, program, dict(bases))
 
     def reset(self) -> None:
         """Wait for all runs, then pull the reset pin and clear the counters. Scratchpads keep what they hold: no
@@ -172,31 +118,15 @@ class RtlDevice:
     def close(self) -> None:
         """Stop after the running chunk of cycles, finish the waves and free the memory."""
         self._closing.set()
-        self._worker.shutdown(wait=True, cancel_futures=True)
+        super().close()
         self._model.close()
-        self._memory.clear()
 
     # Memory
 
     def _place(self, address: int, data: Bytes) -> None:
-        self._memory[address] = data
+        super()._place(address, data)
         if len(data):
             self._model.map(address, data)
-
-    def _at(self, address: int, size: int) -> Bytes:
-        i = bisect.bisect_right(self._starts, address) - 1
-        start = self._starts[i] if i >= 0 else 0
-        memory = self._memory.get(start) if i >= 0 else None
-        if memory is None or address + size > start + len(memory):
-            raise DpuError("rtl", f"bytes {address} to {address + size - 1} are in no allocation", code="E425")
-        return memory[address - start : address - start + size]
-
-    @staticmethod
-    def _closed(entry: str) -> DpuError:
-        return DpuError(f"entry '{entry}'", "the device was closed before it ended", code="E424")
-
-    def _drain(self) -> None:
-        self._worker.submit(lambda: None).result()
 
     # Registers, on the worker's thread
 

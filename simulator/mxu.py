@@ -44,6 +44,8 @@ class _Product:
                 out[...] = result
             return result if out is None else out
         torch = self.torch
+        # torch takes no view whose rows overlap, such as column tiles that overlap in WGT; what is contiguous stays.
+        a, w = np.ascontiguousarray(a), np.ascontiguousarray(w)
         if out is None:
             out = np.empty((a.shape[0], w.shape[1]), np.int32)
         before = torch.get_num_threads()
@@ -132,8 +134,7 @@ def matrix(tile: Tile, w: Decoded, tally: Tally) -> None:
     if mode == MmMode.COLUMN:
         sums[...] = tile.param_i[init_at : init_at + nn * c].reshape(nn, 1, c)
     if nn > 1 and rows * k * c < WIDE_MACS:
-        # Column tiles may overlap, and then a reshape alone is a view whose rows overlap, which torch cannot take.
-        wide = np.ascontiguousarray(weights.transpose(1, 0, 2).reshape(k, nn * c))
+        wide = weights.transpose(1, 0, 2).reshape(k, nn * c)
         kernels().narrow(product(a, wide), sums, mode != MmMode.ZERO)
     else:
         for n in range(nn):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .vpu_kernel import compiled
+from ..compiled import compiled
 
 
 @compiled

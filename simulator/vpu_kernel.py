@@ -14,13 +14,12 @@ then executes the word or says what is wrong with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any
 
-import numba
 import numpy as np
 
-F = TypeVar("F", bound=Callable[..., Any])
+from ..compiled import compiled
+
 f32, i32, i64, u16, u32 = np.float32, np.int32, np.int64, np.uint16, np.uint32
 
 QNAN = u32(0x7FC00000).view(f32)
@@ -33,11 +32,6 @@ I32, F32, F16, I8, I8_OFFSET, I15 = 0, 1, 2, 3, 4, 5
 EXP2, RECIP, RSQRT, GATE, GATE_MUL = 1, 2, 3, 4, 5
 MUL, ADD, MAX = 1, 2, 3
 RMAX, RABSMAX, RSUM, RSUM_SQ = 1, 2, 3, 4
-
-
-def compiled(f: F) -> F:
-    """Compile at first use, keep the machine code beside the file, and let other Python threads run meanwhile."""
-    return cast(F, numba.njit(cache=True, nogil=True)(f))
 
 
 # ------------------------------------------------------------------------------------------------------- one element

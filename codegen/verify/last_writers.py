@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ..sync_scan import compiled
+from ...compiled import compiled
 
 I64 = npt.NDArray[np.int64]
 I32 = npt.NDArray[np.int32]

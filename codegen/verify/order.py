@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ...compiled import compiled
 from ...ir.isa import MAX_TOKENS, Engine
-from ..sync_scan import compiled
 from .last_writers import _next, _steps
 
 LOCAL = 4  # engines with semaphores; engine e of tile t has the number 4 * t + e

@@ -25,11 +25,6 @@ Block = tuple[Emitter, Emitter]
 Template = Callable[[Unit], Iterable[Block]]
 
 
-def tensor_shape(dram: Dram) -> tuple[int, int, int]:
-    """(samples, tokens, channels) of a DRAM tensor."""
-    return dram.shape
-
-
 def at(dram: Dram, b: int = 0, t: int = 0, c: int = 0) -> int:
     """Byte offset of element (b, t, c) from the tensor's start."""
     return (b * dram.shape[1] + t) * dram.row_bytes + c * ITEM_BYTES[dram.dtype]

@@ -330,8 +330,6 @@ void dpu_map(void* handle, std::uint64_t address, std::uint64_t bytes, std::uint
   static_cast<Harness*>(handle)->memory.map(address, bytes, data, flags & 1, flags & 2);
 }
 
-void dpu_unmap(void* handle, std::uint64_t address) { static_cast<Harness*>(handle)->memory.unmap(address); }
-
 // The pin rst_ni. 0, or -1 with a problem.
 int dpu_reset(void* handle) {
   return guarded(handle, -1, [](Harness& h) { return h.reset(), 0; });

@@ -47,12 +47,6 @@ void Memory::map(std::uint64_t address, std::uint64_t bytes, std::uint8_t* data,
     ranges_.insert(at, r);
 }
 
-void Memory::unmap(std::uint64_t address) {
-  ranges_.erase(std::remove_if(ranges_.begin(), ranges_.end(), [&](const Range& r) { return r.address == address; }),
-                ranges_.end());
-  recent_ = 0;
-}
-
 void Memory::clear() {
   ranges_.clear();
   recent_ = 0;

@@ -61,7 +61,6 @@ class Memory {
 
   // `bytes` from `address` are at `data`; with `fault`, any access is answered SLVERR.
   void map(std::uint64_t address, std::uint64_t bytes, std::uint8_t* data, bool writable, bool fault);
-  void unmap(std::uint64_t address);
   void clear();
 
   // What tile `t` sees in this cycle. Valid until `tick`.

@@ -11,12 +11,12 @@ import numpy as np
 from dpu.ir import cost
 from dpu.ir.arch import Arch, load_arch
 from dpu.ir.isa import DMA, Buffer, DmaFormat, Opcode, word
-from dpu.rtl import toolchain
 from dpu.simulator import load_store
 from dpu.simulator.decode import decode
 from dpu.simulator.state import Fault, Tally, Tile
 
-BENCH = toolchain.FOLDER / "bench"
+from . import shared
+
 DRAM_BASE = 0x12_3456_7000
 CODES = {"E410": 2, "E411": 3, "E412": 4, "E415": 6}  # FIELD, SCRATCHPAD, REGION, NUMERIC
 DRAM_CODE = 7
@@ -76,34 +76,9 @@ def arch(cols: int, lanes: int) -> Arch:
 @cache
 def library(cols: int, lanes: int) -> Any:
     """The compiled library."""
-    source = BENCH / "dpu_dma.cpp"
     words = arch(cols, lanes).words
-    job = toolchain.Build(
-        name="dma",
-        top="dpu_dma_tb",
-        files=tuple(toolchain.sources("dpu_dma_tb", extra=[BENCH / "dpu_dma_tb.sv"])),
-        target="dma.so",
-        parameters={
-            "Cols": cols,
-            "Lanes": lanes,
-            **{f"{n.capitalize()}Words": words[n] for n in ("act", "wgt", "vbuf", "param")},
-        },
-        arguments=(
-            *toolchain.LINT,
-            "--exe",
-            "-o",
-            "dma.so",
-            "-LDFLAGS",
-            "-shared",
-            "-O3",
-            "--x-assign",
-            "fast",
-            str(source),
-        ),
-        flags={"OPT_FAST": "-O1 -fPIC", "OPT_SLOW": "-O0 -fPIC", "OPT_GLOBAL": "-O2 -fPIC"},
-        inputs=(source,),
-    )
-    return ctypes.CDLL(str(toolchain.build(job)))
+    sizes = {f"{n.capitalize()}Words": words[n] for n in ("act", "wgt", "vbuf", "param")}
+    return shared.library("dpu_dma_tb", {"Cols": cols, "Lanes": lanes, **sizes})
 
 
 def dma_word(opcode: Opcode, **fields: Any) -> Any:

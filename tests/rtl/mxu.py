@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from dpu.ir.arch import Arch, load_arch
 from dpu.ir.isa import Buffer, MmMode, Opcode, RowMax, word
-from dpu.rtl import toolchain
 from dpu.simulator import mxu
 from dpu.simulator.decode import decode
 from dpu.simulator.state import Fault, Tally, Tile
 
-BENCH = toolchain.FOLDER / "bench"
+from . import shared
+
 CODES = {"E410": 2, "E411": 3, "E415": 6}  # FIELD, SCRATCHPAD, NUMERIC
 CHECK = 8  # cycles from a word's start until the loader may have it, and until the next start
 I64 = ctypes.c_int64
@@ -57,31 +57,10 @@ def arch(cols: int, lanes: int) -> Arch:
 @cache
 def library(cols: int, lanes: int, fast: bool = False, packed: bool = False) -> Any:
     """The compiled library."""
-    source = BENCH / "dpu_mxu.cpp"
     words = arch(cols, lanes).words
     sizes = {f"{b.capitalize()}Words": words[b] for b in ("act", "wgt", "acc", "param")}
-    job = toolchain.Build(
-        name=f"bench/mxu{cols}",
-        top="dpu_mxu",
-        files=tuple(toolchain.sources("dpu_mxu")),
-        target="libmxu.so",
-        parameters={"Cols": cols, "Lanes": lanes, "Packed": int(packed), **sizes},
-        arguments=(
-            *toolchain.LINT,
-            "-O3",
-            "--exe",
-            "-o",
-            "libmxu.so",
-            "-LDFLAGS",
-            "-shared",
-            "-CFLAGS",
-            "-fPIC",
-            str(source),
-        ),
-        flags={"OPT_FAST": "-O3" if fast else "-O1", "OPT_SLOW": "-O0", "OPT_GLOBAL": "-O2"},
-        inputs=(source,),
-    )
-    lib = ctypes.CDLL(str(toolchain.build(job)))
+    parameters = {"Cols": cols, "Lanes": lanes, "Packed": int(packed), **sizes}
+    lib = shared.library("dpu_mxu", parameters, fast="-O3" if fast else "-O1")
     lib.mxu_new.restype = ctypes.c_void_p
     return lib
 

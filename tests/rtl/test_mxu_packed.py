@@ -9,36 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 from dpu.ir.numerics import matmul_i8
-from dpu.rtl import toolchain
 
-BENCH = toolchain.FOLDER / "bench"
+from . import shared
 
 
 @cache
 def library(rows: int) -> Any:
     """The compiled library."""
-    source = BENCH / "dpu_mxu_packed.cpp"
-    job = toolchain.Build(
-        name="bench/mxu_packed",
-        top="dpu_mxu_packed_tb",
-        files=tuple(toolchain.sources("dpu_mxu_packed_tb", extra=sorted(BENCH.glob("dpu_mxu*.sv")))),
-        target="libpacked.so",
-        parameters={"Rows": rows},
-        arguments=(
-            *toolchain.LINT,
-            "--exe",
-            "-o",
-            "libpacked.so",
-            "-LDFLAGS",
-            "-shared",
-            "-CFLAGS",
-            "-fPIC",
-            str(source),
-        ),
-        flags={"OPT_FAST": "-O2", "OPT_SLOW": "-O0", "OPT_GLOBAL": "-O2"},
-        inputs=(source,),
-    )
-    return ctypes.CDLL(str(toolchain.build(job)))
+    return shared.library("dpu_mxu_packed_tb", {"Rows": rows}, fast="-O2")
 
 
 def run(weights: np.ndarray, acts: np.ndarray, sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

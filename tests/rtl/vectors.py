@@ -7,38 +7,16 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from dpu.rtl import toolchain
 
-BENCH = toolchain.FOLDER / "bench"
+from . import shared
+
 OPS = ("ftz", "fadd", "fmul", "fmax", "i32", "i33", "from_f16", "to_f16", "to_i8", "to_i8_offset", "to_i15")
 
 
 @cache
 def library() -> Any:
     """The compiled library."""
-    source = BENCH / "dpu_vectors.cpp"
-    job = toolchain.Build(
-        name="vectors",
-        top="dpu_vectors_tb",
-        files=tuple(toolchain.sources("dpu_vectors_tb", extra=[BENCH / "dpu_vectors_tb.sv"])),
-        target="vectors.so",
-        parameters={},
-        arguments=(
-            *toolchain.LINT,
-            "--exe",
-            "-o",
-            "vectors.so",
-            "-LDFLAGS",
-            "-shared",
-            "-O3",
-            "--x-assign",
-            "fast",
-            str(source),
-        ),
-        flags={"OPT_FAST": "-O2 -fPIC", "OPT_SLOW": "-O1 -fPIC", "OPT_GLOBAL": "-O2 -fPIC"},
-        inputs=(source,),
-    )
-    loaded = ctypes.CDLL(str(toolchain.build(job)))
+    loaded = shared.library("dpu_vectors_tb", {}, fast="-O2")
     loaded.vectors_unit.restype = ctypes.c_uint64
     loaded.vectors_reset()
     return loaded

@@ -27,12 +27,12 @@ from dpu.ir.isa import (
     word,
 )
 from dpu.ir.operands import operands
-from dpu.rtl import toolchain
 from dpu.simulator import vpu_numpy
 from dpu.simulator.decode import decode
 from dpu.simulator.state import Fault, Tally, Tile
 
-BENCH = toolchain.FOLDER / "bench"
+from . import shared
+
 CODES = {"E410": 2, "E411": 3, "E415": 6}  # FIELD, SCRATCHPAD, NUMERIC
 F = np.float32
 
@@ -73,34 +73,8 @@ def arch(cols: int, lanes: int) -> Arch:
 @cache
 def library(shape: Arch) -> Any:
     """The compiled library."""
-    source = BENCH / "dpu_vpu.cpp"
-    words = shape.words
-    job = toolchain.Build(
-        name="vpu",
-        top="dpu_vpu",
-        files=tuple(toolchain.sources("dpu_vpu")),
-        target="vpu.so",
-        parameters={
-            "Cols": shape.cols,
-            "Lanes": shape.lanes,
-            **{f"{n.capitalize()}Words": words[n] for n in ("act", "acc", "vbuf", "param")},
-        },
-        arguments=(
-            *toolchain.LINT,
-            "--exe",
-            "-o",
-            "vpu.so",
-            "-LDFLAGS",
-            "-shared",
-            "-O3",
-            "--x-assign",
-            "fast",
-            str(source),
-        ),
-        flags={"OPT_FAST": "-O1 -fPIC", "OPT_SLOW": "-O0 -fPIC", "OPT_GLOBAL": "-O2 -fPIC"},
-        inputs=(source,),
-    )
-    return ctypes.CDLL(str(toolchain.build(job)))
+    sizes = {f"{n.capitalize()}Words": shape.words[n] for n in ("act", "acc", "vbuf", "param")}
+    return shared.library("dpu_vpu", {"Cols": shape.cols, "Lanes": shape.lanes, **sizes})
 
 
 def fresh(shape: Arch, rng: np.random.Generator, wild: bool) -> Tile:
