@@ -440,12 +440,13 @@ class Ports:
             for (b, _), port in PORTS.items()
         }
 
-    def spans(self, words: Words) -> list[dict[int, list[Span]]]:
-        """For each port, by word index: the intervals of addresses that the word uses there.
+    def spans(self, words: Words) -> tuple[Ints, Ints]:
+        """The intervals of addresses that words use at the ports, by word, port and order of operands.
 
+        Returns where those of each word begin, shape [words + 1], and rows of (port, first, one past the last).
         MM reads ACC when it accumulates or sums several k tiles.
         """
-        out: list[dict[int, list[Span]]] = [{} for _ in PORTS]
+        found = [np.zeros((0, 4), np.int64)]
         for o in operands(words, self.arch):
             if o.dram:
                 continue
@@ -453,11 +454,14 @@ class Ports:
             if o.opcode == Opcode.MM and o.name == "acc":
                 read = read | (mm_k_tiles(words[o.index].view(MM)) > 1)
             for (buffer, write), port in PORTS.items():
-                pick = (o.write if write else read) & (o.buffer == buffer)
-                rows = (x[pick].tolist() for x in (o.index, o.lo, o.hi))
-                for i, lo, hi in zip(*rows, strict=True):
-                    out[port].setdefault(i, []).append((lo, hi))
-        return out
+                pick = np.flatnonzero((o.write if write else read) & (o.buffer == buffer))
+                if len(pick):
+                    index = o.index[pick]
+                    found.append(np.stack([index, np.full_like(index, port), o.lo[pick], o.hi[pick]], axis=1))
+        rows = np.concatenate(found)
+        rows = rows[np.argsort(rows[:, 0] * len(PORTS) + rows[:, 1], kind="stable")]
+        at = np.searchsorted(rows[:, 0], np.arange(len(words) + 1))
+        return at, np.ascontiguousarray(rows[:, 1:])
 
     def banks(self, port: int, spans: Sequence[Span]) -> list[tuple[int, float]]:
         """The banks under the intervals in turn, each with its part of all that is used."""

@@ -11,6 +11,9 @@ import heapq
 from math import ceil
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from ..errors import DpuError
 from ..ir.arch import Arch
 from .dram.core import NEVER, Counters, Note
@@ -145,21 +148,44 @@ class BurstMemory:
 
     @property
     def log(self) -> list[tuple[int, float]]:
-        """(cycle, bytes a cycle from then on): the mean rates of the transfers that are in their data phase."""
-        change: dict[int, float] = {0: 0.0}
-        for begin, end, size in self._flows:
-            rate = size / max(1, end - begin)
-            change[begin] = change.get(begin, 0.0) + rate
-            change[max(end, begin + 1)] = change.get(max(end, begin + 1), 0.0) - rate
-        found, rate = [], 0.0
-        for cycle, step in sorted(change.items()):
-            rate += step
-            found.append((cycle, rate if rate > _EPSILON else 0.0))
-        return found
+        """(cycle, bytes a cycle from then on)."""
+        return rates(np.array(self._flows, np.int64).reshape(-1, 3))
 
     def counters(self) -> tuple[Counters, ...]:
         """Of each channel."""
         return tuple(self._core.counters())
+
+
+def rates(flows: npt.NDArray[np.int64]) -> list[tuple[int, float]]:
+    """Mean rates of transfers together: (cycle, bytes a cycle from then on). `flows`: rows of (begin, end, bytes)."""
+    begin, end, size = flows.T
+    rate = size / np.maximum(1, end - begin)
+    cycles = np.concatenate([[0], np.stack([begin, np.maximum(end, begin + 1)], axis=1).reshape(-1)])
+    steps = np.concatenate([[0.0], np.stack([rate, -rate], axis=1).reshape(-1)])
+    order = np.argsort(cycles, kind="stable")
+    cycles, steps = cycles[order], steps[order]
+    new = np.concatenate([[True], cycles[1:] != cycles[:-1]])
+    found, total = cycles[new], np.cumsum(np.bincount(np.cumsum(new) - 1, steps))
+    return list(zip(found.tolist(), np.where(total > _EPSILON, total, 0.0).tolist(), strict=True))
+
+
+def dram_file(arch: Arch) -> DramFile | None:
+    """The parameters of the arch's DRAM of bursts; None where its model is a fluid.
+
+    Raises:
+        DpuError: E505, E502 the parameter file.
+    """
+    dram = arch.dram
+    if dram.model in ("ideal", "simple"):
+        return None
+    file = load_dram(dram.parameters)
+    if file.kind != dram.model:
+        raise DpuError(
+            f"arch '{arch.name}'",
+            f"field 'dram.parameters': '{file.name}' is {file.kind}, the model is {dram.model}",
+            code="E502",
+        )
+    return file
 
 
 def memory(arch: Arch) -> Memory | BurstMemory:
@@ -168,19 +194,10 @@ def memory(arch: Arch) -> Memory | BurstMemory:
     Raises:
         DpuError: E505, E502 the parameter file, E427 the compiled model.
     """
-    dram = arch.dram
-    if dram.model == "ideal":
-        return IdealMemory()
-    if dram.model == "simple":
-        return FairMemory(dram.bytes_per_cycle)
-    file = load_dram(dram.parameters)
-    if file.kind != dram.model:
-        raise DpuError(
-            f"arch '{arch.name}'",
-            f"field 'dram.parameters': '{file.name}' is {file.kind}, the model is {dram.model}",
-            code="E502",
-        )
-    return BurstMemory(file, arch.clock_hz, 4 * arch.tiles)
+    file = dram_file(arch)
+    if file is not None:
+        return BurstMemory(file, arch.clock_hz, 4 * arch.tiles)
+    return IdealMemory() if arch.dram.model == "ideal" else FairMemory(arch.dram.bytes_per_cycle)
 
 
 def with_dram(arch: Arch, name: str) -> Arch:

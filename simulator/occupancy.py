@@ -59,7 +59,8 @@ def owned(tile: TileTiming, cycles: int) -> Owned:
         first, last = running(tile, e)
         some = last > first
         runs[e] = (first[some], np.minimum(last[some], cycles), tile.tag[tile.engine == int(e)][some])
-    edges = np.unique(np.concatenate([[0, cycles], *(np.concatenate(r[:2]) for r in runs.values())]))
+    edges = np.sort(np.concatenate([[0, cycles], *(np.concatenate(r[:2]) for r in runs.values())]))
+    edges = edges[np.concatenate([[True], edges[1:] > edges[:-1]])]
     begin, end = edges[:-1].astype(np.int64), edges[1:].astype(np.int64)
     tag = np.full(len(begin), -1, np.int64)
     engine = np.full(len(begin), WAITING, np.int64)

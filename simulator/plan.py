@@ -1,4 +1,4 @@
-"""A stream prepared for the timing model: one plain list a quantity, computed for all words at once by `ir/cost.py`."""
+"""A stream prepared for the timing model: an array a quantity, computed for all words at once by `ir/cost.py`."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ from .decode import check_stream, where
 from .memory import Move
 
 Ints = npt.NDArray[np.int64]
+Records = npt.NDArray[np.void]
+
+ENGINES = (Engine.LOAD, Engine.MXU, Engine.VPU, Engine.STORE)
 
 
 class MmWork(NamedTuple):
@@ -24,12 +27,12 @@ class MmWork(NamedTuple):
 
     tiles: int  # weight tiles
     rows: int  # of each
-    column: bool  # it starts from a column vector
+    column: int  # it starts from a column vector
     first: int  # ACC addresses of its first row and its last
     last: int
-    accumulate: bool  # it reads sums or maxima that are there
-    reading: float  # the part of its rows that add to sums in ACC
-    lead: int  # tiles before the first that does
+    accumulate: int  # it reads sums or maxima that are there
+    lead: int  # tiles before the first whose rows add to sums in ACC
+    reading: float  # the part of its rows that do
 
 
 class VecWork(NamedTuple):
@@ -53,24 +56,35 @@ class VecWork(NamedTuple):
     beats: int
 
 
+def _dtype(names: Sequence[str]) -> np.dtype[np.void]:
+    return np.dtype([(n, "<f8" if n in ("reading", "cap") else "<i8") for n in names])
+
+
+MM_WORK, VEC_WORK = _dtype(MmWork._fields), _dtype(VecWork._fields)
+_MOVE = ("address", "inner", "n1", "n2", "n3", "stride1", "stride2", "stride3")
+DMA_WORK = _dtype(("phase", "steps", "lead", "bytes", "bursts", "alone", *_MOVE, "cap"))
+"""LOAD, STORE: least cycles of the data phase, of them those of the scratchpad port, and of these those before the
+first data; bytes on the DRAM bus; bursts; cycles of a data phase that never waits for DRAM; where in DRAM
+(`addresses`); and bytes a cycle that the port and the scratchpad side take."""
+
+
 @dataclass
 class Plan:
     """Per word of one tile's stream, END included."""
 
     words: Words
-    engine: list[int]
-    wait: list[int]
-    signal: list[int]
-    remote: list[int]
-    drain: list[int]
-    ports: list[dict[int, list[cost.Span]]]  # a shared port: word: addresses
-    mm: dict[int, MmWork]
-    vec: dict[int, VecWork]
-    phase: list[int]  # LOAD, STORE: least cycles of the data phase
-    steps: list[int]  # of them, those of the scratchpad port
-    lead: list[int]  # and of these, those before the first data
-    bytes: list[int]  # on the DRAM bus
-    bursts: list[int]
+    engine: Ints
+    drain: npt.NDArray[np.uint8]
+    wait: npt.NDArray[np.uint16]
+    signal: npt.NDArray[np.uint16]
+    remote: npt.NDArray[np.uint32]
+    slot: npt.NDArray[np.int32]  # place in `mm`, `vec` or `dma`
+    mm: Records  # MM_WORK of each MM word
+    vec: Records  # VEC_WORK of each VEC word
+    dma: Records  # DMA_WORK of each LOAD or STORE word
+    span_at: npt.NDArray[np.int32]  # words + 1: where the spans of each word begin
+    spans: Ints  # rows of (shared port, first address, one past the last)
+    bytes: Ints  # on the DRAM bus
     macs: Ints
     payload: Ints  # DRAM bytes named by the word
     move: Ints  # words that name DRAM bytes, ascending
@@ -79,30 +93,42 @@ class Plan:
         return len(self.engine)
 
 
-def _mm(arch: Arch, index: Ints, mm: Words) -> dict[int, MmWork]:
+def _mm(mm: Words) -> Records:
     rows, k = cost.mm_rows(mm), cost.mm_k_tiles(mm)
     nn = mm["nn"].astype(np.int64)
     acc = mm["acc"].astype(np.int64)
     adds = mm["mode"] == MmMode.ACCUMULATE
-    again = adds | (mm["rowmax"] == RowMax.ACCUMULATE)
     one = nn == 1
-    columns = (
-        nn * k,
-        rows,
-        mm["mode"] == MmMode.COLUMN,
-        acc,
-        acc + (nn - 1) * mm["an"] + rows - 1,
-        again,
-        np.where(adds | (one & (k > 1)), 1.0, (k - 1) / np.maximum(k, 1)),
-        np.where(one & ~adds, 1, 0),
-    )
-    return dict(zip(index.tolist(), map(MmWork, *(c.tolist() for c in columns)), strict=True))
+    work = np.empty(len(mm), MM_WORK)
+    work["tiles"], work["rows"] = nn * k, rows
+    work["column"] = mm["mode"] == MmMode.COLUMN
+    work["first"], work["last"] = acc, acc + (nn - 1) * mm["an"] + rows - 1
+    work["accumulate"] = adds | (mm["rowmax"] == RowMax.ACCUMULATE)
+    work["lead"] = one & ~adds
+    work["reading"] = np.where(adds | (one & (k > 1)), 1.0, (k - 1) / np.maximum(k, 1))
+    return work
 
 
-def _vec(arch: Arch, index: Ints, vec: Words) -> dict[int, VecWork]:
+def _vec(arch: Arch, vec: Words) -> Records:
     v = cost.vec(arch, vec)
-    columns = (getattr(v, name).tolist() for name in VecWork._fields)
-    return dict(zip(index.tolist(), map(VecWork, *columns), strict=True))
+    work = np.empty(len(vec), VEC_WORK)
+    for name in VecWork._fields:
+        work[name] = getattr(v, name)
+    return work
+
+
+def _dma(arch: Arch, records: Words, moved: cost.Dma) -> Records:
+    work = np.zeros(len(records), DMA_WORK)
+    work["phase"], work["steps"], work["lead"] = cost.dma_floor(moved), moved.steps, moved.lead
+    size = np.where(records["format"] == DmaFormat.FILL, 0, moved.bytes)
+    cap = np.minimum(arch.dram.port_bytes_per_cycle, size / np.maximum(1, work["phase"]))
+    some = size > 0
+    work["bytes"], work["bursts"], work["cap"] = size, moved.bursts, cap
+    work["alone"][some] = np.ceil(size[some] / cap[some] - 1e-6)
+    work["inner"] = records["inner"]
+    for d in range(3):
+        work[f"n{d + 1}"], work[f"stride{d + 1}"] = records["n"][:, d], records["dstride"][:, d]
+    return work
 
 
 def plan(arch: Arch, words: Words, ports: cost.Ports, entry: str, tile: int) -> Plan:
@@ -117,51 +143,51 @@ def plan(arch: Arch, words: Words, ports: cost.Ports, entry: str, tile: int) -> 
     engine_of = np.zeros(256, np.int64)
     for o, e in ENGINE_OF.items():
         engine_of[o] = e
-    zero = np.zeros(n, np.int64)
-    phase, steps, lead, size, bursts, macs, payload, remote = (zero.copy() for _ in range(8))
+    size, macs, payload = (np.zeros(n, np.int64) for _ in range(3))
+    remote, slot = np.zeros(n, np.uint32), np.zeros(n, np.int32)
     mm, vec = np.flatnonzero(opcode == Opcode.MM), np.flatnonzero(opcode == Opcode.VEC)
-    macs[mm] = cost.mm_macs(arch, words[mm].view(MM))
     move = np.flatnonzero((opcode == Opcode.LOAD) | (opcode == Opcode.STORE))
+    for some in (mm, vec, move):
+        slot[some] = np.arange(len(some))
+    macs[mm] = cost.mm_macs(arch, words[mm].view(MM))
     records = words[move].view(DMA)
     moved = cost.dma(arch, records)
-    phase[move], steps[move], lead[move] = cost.dma_floor(moved), moved.steps, moved.lead
-    size[move], bursts[move] = moved.bytes, moved.bursts
     payload[move], remote[move] = moved.payload, records["remote"]
-    far = np.flatnonzero(remote >> arch.tiles)
+    far = np.flatnonzero(remote.astype(np.int64) >> arch.tiles)
     if len(far):
         raise DpuError(
             where(entry, tile, int(far[0]), words[far[0]]),
             f"field 'remote': names tile {int(remote[far[0]]).bit_length() - 1}, the arch has {arch.tiles}",
             code="E410",
         )
-    size[move[records["format"] == DmaFormat.FILL]] = 0
-    move = move[size[move] > 0]
+    dma = _dma(arch, records, moved)
+    size[move] = dma["bytes"]
+    at, spans = ports.spans(words)
     return Plan(
         words=words,
-        engine=engine_of[opcode].tolist(),
-        wait=words["wait"].tolist(),
-        signal=words["signal"].tolist(),
-        remote=remote.tolist(),
-        drain=(words["flags"] & Flag.DRAIN).tolist(),
-        ports=ports.spans(words),
-        mm=_mm(arch, mm, words[mm].view(MM)),
-        vec=_vec(arch, vec, words[vec].view(VEC)),
-        phase=phase.tolist(),
-        steps=steps.tolist(),
-        lead=lead.tolist(),
-        bytes=size.tolist(),
-        bursts=bursts.tolist(),
+        engine=engine_of[opcode],
+        drain=(words["flags"] & Flag.DRAIN).astype(np.uint8),
+        wait=np.ascontiguousarray(words["wait"]),
+        signal=np.ascontiguousarray(words["signal"]),
+        remote=remote,
+        slot=slot,
+        mm=_mm(words[mm].view(MM)),
+        vec=_vec(arch, words[vec].view(VEC)),
+        dma=dma,
+        span_at=at.astype(np.int32),
+        spans=spans,
+        bytes=size,
         macs=macs,
         payload=payload,
-        move=move,
+        move=move[dma["bytes"] > 0],
     )
 
 
 BASE_ALIGN = 4096  # bytes
 
 
-def moves(arch: Arch, plans: Sequence[Plan]) -> tuple[list[dict[int, Move]], list[int]]:
-    """Where the words of each stream move DRAM bytes, by word index, and where the streams lie.
+def addresses(arch: Arch, plans: Sequence[Plan]) -> list[int]:
+    """Decide where in DRAM the words of each stream move bytes (`address` of DMA_WORK), and where the streams lie.
 
     The regions of the base registers lie one after the other from `dram.base` on, each as large as the words reach,
     and behind them the streams.
@@ -174,23 +200,26 @@ def moves(arch: Arch, plans: Sequence[Plan]) -> tuple[list[dict[int, Move]], lis
         high = records["offset"].astype(np.int64) + (np.maximum(stride, 0) * (n - 1)).sum(axis=1) + records["inner"]
         for base in np.unique(records["base"]).tolist():
             extent[base] = max(extent.get(base, 0), int(high[records["base"] == base].max()))
-        found.append((records, n, stride))
+        found.append(records)
     start = {}
     at = arch.dram.base
     for base in sorted(extent):
         start[base] = at
         at += -(-extent[base] // BASE_ALIGN) * BASE_ALIGN
-    out: list[dict[int, Move]] = []
-    for p, (records, n, stride) in zip(plans, found, strict=True):
-        origin = np.array([start.get(b, 0) for b in range(256)], np.int64)
-        address = origin[records["base"]] + records["offset"].astype(np.int64)
-        columns = (p.move.tolist(), address.tolist(), records["inner"].tolist(), n.tolist(), stride.tolist())
-        out.append({i: (a, inner, tuple(k), tuple(s)) for i, a, inner, k, s in zip(*columns, strict=True)})
+    origin = np.array([start.get(b, 0) for b in range(256)], np.int64)
+    for p, records in zip(plans, found, strict=True):
+        p.dma["address"][p.slot[p.move]] = origin[records["base"]] + records["offset"].astype(np.int64)
     streams = []
     for p in plans:
         streams.append(at)
         at += -(-len(p) * WORD_BYTES // BASE_ALIGN) * BASE_ALIGN
-    return out, streams
+    return streams
 
 
-ENGINES = (Engine.LOAD, Engine.MXU, Engine.VPU, Engine.STORE)
+def moves(arch: Arch, plans: Sequence[Plan]) -> tuple[list[dict[int, Move]], list[int]]:
+    """Of each stream, where its words move DRAM bytes, by word index; and where the streams lie (`addresses`)."""
+    streams, found = addresses(arch, plans), []
+    for p in plans:
+        rows = p.dma[p.slot[p.move]][list(_MOVE)].tolist()
+        found.append({i: (r[0], r[1], r[2:5], r[5:8]) for i, r in zip(p.move.tolist(), rows, strict=True)})
+    return found, streams

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ..ir.arch import Arch
 from ..ir.cost import ACC_READ, ACT_READ, MXU_CHECK, mxu_blocks, mxu_drain
-from .plan import Plan
+from .timing_plan import Listed
 from .timing_ports import SharedPort
 
 
@@ -22,7 +22,7 @@ class MmTimes(NamedTuple):
 class Mxu:
     """One tile's MXU. It never waits for a port, so all of a word is known when it starts."""
 
-    def __init__(self, arch: Arch, plan: Plan, ports: list[SharedPort]) -> None:
+    def __init__(self, arch: Arch, plan: Listed, ports: list[SharedPort]) -> None:
         self.plan, self.ports = plan, ports
         self.rows, self.blocks, self.drain = arch.rows, mxu_blocks(arch), mxu_drain(arch)
         self.column = max(self.blocks, arch.cols // arch.lanes)  # cycles to read a column vector

@@ -28,6 +28,28 @@ BURSTS_NOT_MODELLED = (
 
 
 @dataclass(frozen=True)
+class TileOutcome:
+    """What an event loop says of one tile. The times of each word are those of `TileTiming`; `busy` is by engine."""
+
+    start: Ints
+    begin: Ints
+    issued: Ints
+    visible: Ints
+    busy: list[int]
+    stalls: dict[Engine, dict[str, int]]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an event loop says of a run. `dram` and `channels` are those of `Timing`."""
+
+    cycles: int
+    tiles: list[TileOutcome]
+    dram: list[tuple[int, float]]
+    channels: tuple[Counters, ...] | None
+
+
+@dataclass(frozen=True)
 class TileTiming:
     """One tile. The arrays have one element a word, in stream order.
 

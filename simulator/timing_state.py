@@ -12,6 +12,7 @@ from .decode import SEMAPHORES
 from .plan import ENGINES, Plan
 from .timing_fetch import Fetch
 from .timing_mxu import Mxu
+from .timing_plan import Listed
 from .timing_ports import SharedPort
 from .timing_vpu import Vpu
 
@@ -74,10 +75,11 @@ class EngineState:
 class TileState:
     """One tile: its stream, engines, tokens and the record of every word."""
 
-    def __init__(self, number: int, words: Plan, arch: Arch, ports: Ports) -> None:
+    def __init__(self, number: int, plan: Plan, arch: Arch, ports: Ports) -> None:
+        words = Listed(plan)
         self.number, self.plan = number, words
         q = arch.queues
-        counts = np.bincount(words.engine, minlength=5).tolist()
+        counts = np.bincount(plan.engine, minlength=5).tolist()
         depths = (q.load, q.mxu, q.vpu, q.store)
         self.engines = [EngineState(self, e, max(1, depths[e]), counts[e]) for e in ENGINES]
         self.ports = [SharedPort(k, ports) for k in range(len(PORTS))]

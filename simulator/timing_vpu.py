@@ -18,8 +18,8 @@ from ..ir.cost import (
     VPU_ROWS,
     VPU_WORDS,
 )
-from .plan import Plan
 from .timing_fetch import UNKNOWN
+from .timing_plan import Listed
 from .timing_ports import SharedPort, Use
 
 _WAYS = (VPU_RESULT, VPU_ROWS, VPU_COLUMNS)
@@ -30,7 +30,7 @@ _WRITE = VPU_DRAIN - 2  # from a beat to its result at the port
 class Vpu:
     """One tile's VPU. Where it reads ACC, the MXU may come between: the last beat is certain only when it is there."""
 
-    def __init__(self, plan: Plan, ports: list[SharedPort]) -> None:
+    def __init__(self, plan: Listed, ports: list[SharedPort]) -> None:
         self.plan, self.ports = plan, ports
         self.words: deque[tuple[int, int, int]] = deque()  # before their last beat: (word, start, offered to the fetch)
         # The oldest word: since when its operands are read, and PARAM; its beats, as far as is known; its use of ports.

@@ -1,25 +1,20 @@
-"""The compiled model: built with the system's C++ compiler on first use, kept in the user's cache by source digest."""
+"""The compiled model: built on first use (`native_library.py`)."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
-import hashlib
-import os
-import platform
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
 from ...errors import DpuError
+from ..native_library import Library, compiler
 from .core import NEVER, Core, Counters, Note, PythonCore
 from .params import FIELDS, Config
 
-SOURCES = ("dram_model.hpp", "dram_model.cpp")
-FLAGS = ("-std=c++17", "-O2", "-shared", "-fPIC")
+__all__ = ["ENVIRONMENT", "LIBRARY", "NativeCore", "compiler", "core", "source_folder"]
+
 ENVIRONMENT = "DPU_DRAM"
 """`python` or `native` in this variable decides which of the two models runs; by default the compiled one if it can."""
 
@@ -31,71 +26,19 @@ def source_folder() -> Path:
     return Path(__file__).parent
 
 
-def compiler() -> str | None:
-    """The C++ compiler: `$CXX`, or the first of c++, g++, clang++ on the path."""
-    names = [os.environ["CXX"]] if os.environ.get("CXX") else ["c++", "g++", "clang++"]
-    return next((found for n in names if (found := shutil.which(n))), None)
-
-
-def _cache_folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "dpu"
-
-
-def _digest() -> str:
-    h = hashlib.sha256(" ".join((*FLAGS, platform.system(), platform.machine())).encode())
-    for name in SOURCES:
-        h.update((source_folder() / name).read_bytes())
-    return h.hexdigest()[:16]
-
-
-def build() -> Path:
-    """Path of the shared library, compiled now unless the cache has it.
-
-    Raises:
-        DpuError: E427, no compiler, it fails, or the library cannot be kept.
-    """
-    target = _cache_folder() / f"dram-{_digest()}.so"
-    if target.is_file():
-        return target
-    cxx = compiler()
-    if cxx is None:
-        raise DpuError(
-            "DRAM model",
-            "no C++ compiler",
-            why=f"$CXX, c++, g++ and clang++ were looked for; {ENVIRONMENT}=native asks for the compiled model",
-            hint=f"install one, or unset {ENVIRONMENT}: the same model in Python is about 50 times slower",
-            code="E427",
-        )
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        fd, name = tempfile.mkstemp(prefix=".dram-", suffix=".so", dir=target.parent)
-    except OSError as e:
-        raise DpuError(
-            "DRAM model", f"cannot write into '{target.parent}' ({e.strerror})", hint="set XDG_CACHE_HOME", code="E427"
-        ) from e
-    os.close(fd)
-    temporary = Path(name)
-    try:
-        source = str(source_folder() / "dram_model.cpp")
-        done = subprocess.run([cxx, *FLAGS, source, "-o", name], capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise DpuError(
-                "DRAM model", f"{cxx} failed with {done.returncode}", why=done.stderr.strip()[-1000:], code="E427"
-            )
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return target
+LIBRARY = Library(
+    name="dram",
+    subject="DRAM model",
+    environment=ENVIRONMENT,
+    slower=50,
+    sources=(source_folder() / "dram_model.cpp",),
+    headers=(source_folder() / "dram_model.hpp",),
+)
 
 
 @cache
 def _library() -> ctypes.CDLL:
-    path = build()
-    try:
-        lib = ctypes.CDLL(str(path))
-    except OSError as e:
-        raise DpuError("DRAM model", f"cannot load '{path}' ({e})", hint="remove the file", code="E427") from e
+    lib = LIBRARY.load()
     word, words, model = ctypes.c_int64, ctypes.POINTER(ctypes.c_int64), ctypes.c_void_p
     lib.dpu_dram_new.restype, lib.dpu_dram_new.argtypes = model, [words, word]
     lib.dpu_dram_free.restype, lib.dpu_dram_free.argtypes = None, [model]
@@ -170,9 +113,4 @@ def core(config: Config, native: bool | None = None) -> Core:
     Raises:
         DpuError: E427, the compiled model was asked for and cannot be had.
     """
-    asked = os.environ.get(ENVIRONMENT, "")
-    if native is None and asked in ("python", "native"):
-        native = asked == "native"
-    if native is None:
-        native = (_cache_folder() / f"dram-{_digest()}.so").is_file() or compiler() is not None
-    return NativeCore(config) if native else PythonCore(config)
+    return NativeCore(config) if LIBRARY.chosen(native) else PythonCore(config)

@@ -170,7 +170,11 @@ def test_shared_ports() -> None:
     ports = cost.Ports(TINY)
 
     def used(w: np.ndarray) -> dict[int, list[tuple[int, float]]]:
-        return {k: ports.banks(k, found[0]) for k, found in enumerate(ports.spans(w)) if found}
+        at, rows = ports.spans(w)
+        assert at.tolist() == [0, len(rows)]
+        return {
+            k: ports.banks(k, [(lo, hi) for p, lo, hi in rows.tolist() if p == k]) for k in set(rows[:, 0].tolist())
+        }
 
     f = {"nx": 16, "ny": 1, "nc": 1, "nkx": 1, "nky": 1, "nn": 1, "sx": 1}
     assert used(word(Opcode.MM, acc=500, **f)) == {cost.ACT_READ: [(0, 1.0)]}

@@ -448,7 +448,7 @@ def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
         monkeypatch.setenv(name, value)
     assert isinstance(native.core(config(TOY, 1e8, 1)), PythonCore)
     with pytest.raises(DpuError) as e:
-        native.build()
+        native.LIBRARY.build()
     assert e.value.text() == (
         "error[E427]: DRAM model: no C++ compiler\n"
         "  why: $CXX, c++, g++ and clang++ were looked for; DPU_DRAM=native asks for the compiled model\n"
