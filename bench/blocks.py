@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
-from xdsl.dialects.func import FuncOp
 
 from ..codegen.emit import emit
+from ..codegen.estimate import entry_shapes
 from ..ir.arch import load_arch
 from ..ir.dialects import parse_module
-from ..passes.lower.estimator import estimate_entry
+from ..passes.lower.estimator import Estimator
 from ..passes.quantise import Derived, fetcher, quantise
 from ..simulator.memory import with_dram
 from ..simulator.timing import simulate
@@ -96,10 +96,10 @@ def measure(archs: Sequence[str], dram: str = "") -> list[BlockRow]:
 def _one(name: str, source: str, arch_name: str, dram: str = "") -> BlockRow:
     arch = with_dram(load_arch(arch_name), dram) if dram else load_arch(arch_name)
     module = parse_module(source)
+    shapes = entry_shapes(module, arch)
     derived: Derived = {}
     quantise(module, arch, None, derived)
-    function = next(f for f in module.ops if isinstance(f, FuncOp))
-    estimates = estimate_entry(function, arch)
+    estimates = Estimator(arch).estimate(shapes)[0]
     start = time.perf_counter()
     zeros = fetcher(lambda source, transform: np.zeros(1, np.float16), derived)
     emitted = emit(module, arch, zeros, {}, constants=False)

@@ -1,82 +1,63 @@
-"""What an entry would cost, from its graph alone: the lowerings run, but their instructions are counted, not made.
+"""What an entry would cost on an arch, from the shapes of its operations alone.
 
-Only the fullest tile is followed, and operations of one shape are counted once. An operation takes as long as its
-busiest engine, since the two streams keep the engines overlapped; where they cannot, the estimate is too low.
+The words of one tile are written as segments that repeat (`estimate_words.py`), each distinct operation once, and a
+compiled pass times them in the order of the program (`estimate_kernel.py`): engines, queues, scratchpads, semaphores
+and the DRAM's latency and rate. The tile is the one that has most to do; the others are taken to run beside it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
-from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Operation
+import numpy.typing as npt
 
 from ...errors import DpuError
 from ...ir import cost
 from ...ir.arch import Arch
-from ...ir.functions import GATES
-from ...ir.graph import ParamOp, shape_of
-from ...ir.isa import Opcode, records
-from ...ir.locations import where
-from ...ir.macs import macs
-from ...ir.naming import op_names
-from ...ir.signature import argument_names, result_names
-from ...ir.tile_program import SPACES, Buf, Dram
-from ..tiling import Unit
-from .constants import ConstantPool
-from .context import MOST_WORDS, Lowering, Template
-from .emitter import Emitter
-from .program import dtype_of, lower_op
+from ...ir.isa import Words
+from ...ir.tile_program import uncollected
+from ...simulator.dram.params import load_dram
+from . import estimate_kernel
+from .estimate_dram import weights
+from .estimate_linear import linear, linear_parts, linear_plan, rowwise
+from .estimate_matrix import attention, conv, conv_parts
+from .estimate_shapes import AttentionShape, ConvShape, EntryShape, LinearShape, OpShape, RowwiseShape, Shape
+from .estimate_words import (
+    ALL,
+    LOAD,
+    ROWS,
+    S_BLOCK,
+    S_HI,
+    S_LO,
+    S_MARK,
+    S_PROLOGUE,
+    S_SAMPLE,
+    SPACES,
+    STEP_FIELDS,
+    STORE,
+    Builder,
+    Program,
+    Unfit,
+)
 
-COUNTED = (Opcode.LOAD, Opcode.MM, Opcode.VEC, Opcode.STORE)
+Ints = npt.NDArray[np.int64]
 
-Rows = dict[Opcode, list[Mapping[str, Any]]]
-
-
-_BUFFERS = {space: Buf(space, 0) for space in SPACES}
-"""Stand for all buffers: all that an emitter asks of one is its scratchpad."""
-
-
-class CountingEmitter(Emitter):
-    """An emitter that keeps the fields of instructions instead of making them."""
-
-    def __init__(self, arch: Arch, rows: Rows) -> None:
-        super().__init__(arch)
-        self.rows = rows
-
-    def alloc(self, space: str, words: int) -> Buf:
-        return _BUFFERS[space]
-
-    def add(self, opcode: Opcode, operands: dict[str, Buf | Dram], fields: dict[str, Any]) -> None:
-        source = operands.get("src") if opcode == Opcode.LOAD else None
-        fields["shared"] = isinstance(source, Dram) and source.kind == "const"
-        self.rows[opcode].append(fields)
-
-
-@dataclass
-class EstimatorLowering(Lowering):
-    """A lowering of tile 0 only, into counters."""
-
-    rows: Rows = field(default_factory=dict)
-    most_words: ClassVar[int] = 100 * MOST_WORDS
-
-    def emitter(self) -> Emitter:
-        return CountingEmitter(self.arch, self.rows)
-
-    def run(self, groups: list[list[Unit]], template: Template) -> None:
-        for group in groups:
-            for unit in group:
-                if unit.tile == 0:
-                    for _ in template(unit):
-                        pass
+ROLES = 12  # tensors that an operation reads or writes, at most
+HISTORY = 256
+"""Words before an operation that decide how it overlaps with what was there: two fillings of all queues and more."""
+VEC_COLUMNS = (
+    *("scalars", "entry", "fetch", "lane", "gap", "more", "tail", "reads", "behind", "between", "drain", "ways"),
+)
 
 
 @dataclass(frozen=True)
 class OpEstimate:
-    """One operation on the fullest tile. Cycles of each engine, bytes and executed MACs of all tiles together."""
+    """One operation on its slowest tile, of all tiles together: `executed` MACs and bytes.
+
+    `cycles`: from when all operations before it are done until it is, so that an entry's operations add up to it.
+    """
 
     name: str
     kind: str
@@ -92,96 +73,357 @@ class OpEstimate:
 
     @property
     def bound(self) -> str:
-        """The engine that takes longest."""
+        """The engine that works longest."""
         by = {"mxu": self.mxu, "vpu": self.vpu, "memory": max(self.load, self.store)}
         return max(by, key=lambda k: by[k])
 
 
-def estimate_entry(
-    f: FuncOp,
-    arch: Arch,
-    cache: dict[tuple[Any, ...], OpEstimate] | None = None,
-    tell: Callable[[], None] | None = None,
-) -> list[OpEstimate]:
-    """One estimate for each operation of a quantised function. `cache` keeps distinct shapes between calls."""
-    cache = {} if cache is None else cache
-    names = op_names(f)
-    low = EstimatorLowering(arch, ConstantPool(_no_weights), rows={})
-    for arg, name in zip(f.body.block.args, argument_names(f), strict=True):
-        low.tensors[arg] = low.declare(name, dtype_of(arg), _three(shape_of(arg)))
-    last = f.body.block.last_op
-    for value, name in zip(last.operands if last else (), result_names(f), strict=True):
-        low.tensors[value] = low.declare(name, dtype_of(value), _three(shape_of(value)))
-    low.tables = [dict.fromkeys(GATES, _BUFFERS["table"])] * arch.tiles
-    found = []
-    for op in f.body.block.ops:
-        if isinstance(op, ParamOp | ReturnOp):
+@dataclass(frozen=True)
+class _Written:
+    """A distinct operation: its steps in order, of which the first `head` are its first prologue, which may move ahead
+    of the operation before, and the last `tail` its last block's main part."""
+
+    number: int
+    order: Ints
+    head: int
+    tail: int
+    slots: int
+    tokens: int  # rows of the tile
+    tiles: float  # how many times this tile's traffic all tiles have
+    rows: float  # and its rows
+    words: int
+    samples: int
+    first_sample: int
+    last_sample: int
+    halves: bool  # one sample in two halves
+    reads_all: frozenset[int]  # roles of which the head reads rows of other tiles
+
+
+class Estimator:
+    """Estimates on one arch; distinct operations are written once."""
+
+    def __init__(self, arch: Arch) -> None:
+        self.arch = arch
+        self.builder = Builder(arch)
+        self._written: dict[tuple[Shape, tuple[int, ...]], _Written] = {}
+        self._offset = 0
+        self._ends: list[tuple[str, tuple[int, int, int]]] = []  # of each operation, words so far
+        self._steps: list[tuple[int, ...]] = []
+
+    def estimate(self, entries: Sequence[EntryShape]) -> list[list[OpEstimate]]:
+        """One estimate for each operation of each entry.
+
+        Raises:
+            DpuError: an operation does not fit the arch.
+        """
+        with uncollected():
+            return self._estimate(entries)
+
+    def _estimate(self, entries: Sequence[EntryShape]) -> list[list[OpEstimate]]:
+        plans = [[self._write(op, parts) for op, parts in zip(e.ops, self._parts(e), strict=True)] for e in entries]
+        columns = _Columns(self.builder, *self._records())
+        steps = np.array(self._steps, np.int64).reshape(-1, len(STEP_FIELDS))
+        return [self._time(e, plan, steps, columns) for e, plan in zip(entries, plans, strict=True)]
+
+    def _parts(self, entry: EntryShape) -> list[tuple[int, ...]]:
+        """Of each operation, the partials of the column statistics that it reads."""
+        made: dict[int, int] = {}
+        known: dict[Shape, int] = {}
+        found = []
+        for op in entry.ops:
+            s = op.shape
+            if isinstance(s, RowwiseShape) and s.kind in ("group_norm", "centre"):
+                found.append(tuple(made.get(r, 1) for r in op.reads[2:4] if r >= 0))
+            else:
+                found.append(())
+            if isinstance(s, ConvShape) and s.stats:
+                if s not in known:
+                    known[s] = conv_parts(s, op.where, self.arch)
+                made[op.writes[1]] = known[s]
+            elif isinstance(s, LinearShape) and any(p.stats == "column_pair" for p in s.sections):
+                if s not in known:
+                    rows = linear_plan(s, op.where, self.arch)[0].rows
+                    known[s] = linear_parts(s, rows, self.arch.tiles)
+                made.update(dict.fromkeys(op.writes[1::2], known[s]))
+        return found
+
+    def _write(self, op: OpShape, parts: tuple[int, ...]) -> _Written:
+        key = (op.shape, parts)
+        if key in self._written:
+            return self._written[key]
+        e, s = self.builder, op.shape
+        e.program = Program()
+        match s:
+            case ConvShape():
+                conv(e, s, op.where)
+            case LinearShape():
+                linear(e, s, op.where)
+            case AttentionShape():
+                attention(e, s, op.where)
+            case RowwiseShape():
+                rowwise(e, s, parts)
+        rows = e.program.steps
+        head, body, tail = _blocks(rows)
+        reads_all = frozenset(
+            role
+            for n in head
+            for role, mode, _ in e.dram[e.segment_at[rows[n][0]] : e.segment_at[rows[n][0] + 1]]
+            if role >= 0 and mode == ALL
+        )
+        made = _Written(
+            number=len(self._written),
+            order=np.array([*head, *body, *tail], np.int64) + self._offset,
+            head=len(head),
+            tail=len(tail),
+            slots=e.program.slots,
+            tokens=max(r[S_HI] for r in rows),
+            tiles=e.program.tiles or min(self.arch.tiles, _rows(s)),
+            rows=_rows(s) / max(r[S_HI] for r in rows if not r[S_PROLOGUE]),
+            words=sum(e.words[r[0]] * r[1] for r in rows),
+            samples=max(r[S_SAMPLE] for r in rows) + 1,
+            first_sample=rows[0][S_SAMPLE],
+            last_sample=rows[-1][S_SAMPLE],
+            halves=max(r[S_LO] for r in rows if not r[S_MARK]) > 0,
+            reads_all=reads_all,
+        )
+        self._ends.append((op.where, (len(e.mm), len(e.vec_rows), len(e.dma))))
+        self._offset += len(rows)
+        self._steps += rows
+        self._written[key] = made
+        return made
+
+    def _records(self) -> list[Words]:
+        """The MM, VEC and DMA words.
+
+        Raises:
+            DpuError: E324, a value does not fit its field.
+        """
+        b = self.builder
+        made = []
+        for kind, make in enumerate((b.mm_records, b.vec_records, b.dma_records)):
+            try:
+                made.append(make())
+            except Unfit as e:
+                at = next(where for where, words in self._ends if e.word < words[kind])
+                raise DpuError(
+                    at,
+                    f"{e}, on arch '{self.arch.name}'",
+                    why="a tensor or block is larger than an instruction can address",
+                    hint="estimate on an arch with a larger array: --arch dpu_f2",
+                    code="E324",
+                ) from e
+        return made
+
+    def _order(self, chosen: Sequence[int], entry: EntryShape, plan: Sequence[_Written]) -> Ints:
+        """Steps in the order of the program, prologues ahead of the block before: [n, 2] operation and step."""
+        found: list[tuple[int, Ints]] = []
+        for i in chosen:
+            w = plan[i]
+            head, rest, tail = np.split(w.order, (w.head, len(w.order) - w.tail))
+            follows = bool(found) and found[-1][0] == i - 1
+            if follows and w.head and _movable(entry.ops[i - 1], plan[i - 1], entry.ops[i], w):
+                found.insert(len(found) - 1, (i, head))
+            else:
+                found.append((i, head))
+            found += [(i, rest), (i, tail)]
+        numbers = np.repeat([i for i, _ in found], [len(n) for _, n in found])
+        return np.stack([numbers, np.concatenate([n for _, n in found])], axis=1).astype(np.int64)
+
+    def _time(self, entry: EntryShape, plan: Sequence[_Written], steps: Ints, columns: _Columns) -> list[OpEstimate]:
+        arch = self.arch
+        if not plan:
+            return []
+        tensors = max((t for op in entry.ops for t in (*op.reads, *op.writes)), default=-1) + 1
+        reads, writes = (np.full((len(plan), ROLES), -1, np.int64) for _ in range(2))
+        samples = np.ones(tensors + 2 * len(plan), np.int64)
+        for i, (op, w) in enumerate(zip(entry.ops, plan, strict=True)):
+            reads[i, : len(op.reads)] = op.reads
+            writes[i, : len(op.writes)] = op.writes
+            samples[[t for t in op.writes if t >= 0]] = w.samples
+            if isinstance(op.shape, RowwiseShape):
+                for k in (0, 1):  # GroupNorm's own small tensors
+                    reads[i, 6 + k] = writes[i, 6 + k] = tensors + 2 * i + k
+                    samples[tensors + 2 * i + k] = w.samples
+        c = columns
+        q = arch.queues
+        chosen, stands = _distinct(entry, plan)
+        banks = [getattr(arch.buffers, s).banks if s == "acc" else 1 for s in SPACES]
+        sizes = np.array([[n, b] for n, b in zip(self.builder.size.values(), banks, strict=True)], np.int64)
+        done, sums = estimate_kernel.run(
+            self._order(chosen, entry, plan),
+            steps,
+            c.segments,
+            c.engine,
+            c.cost,
+            c.dram,
+            c.ref_at,
+            c.refs,
+            c.alloc_at,
+            c.allocs,
+            c.free_at,
+            c.frees,
+            c.mm,
+            c.vec,
+            c.dma,
+            max(w.slots for w in plan),
+            np.array([w.tokens for w in plan], np.float64),
+            np.array([w.tiles for w in plan], np.float64),
+            reads,
+            writes,
+            samples,
+            sizes,
+            np.array([arch.rows, cost.mxu_blocks(arch), cost.mxu_drain(arch)], np.int64),
+            np.array([q.load, q.mxu, q.vpu, q.store], np.int64),
+            dram_times(arch),
+            sum(plan[i].words for i in chosen),
+        )
+        until = np.maximum.accumulate(done[chosen])
+        cycles = np.zeros(len(plan))
+        cycles[chosen] = np.diff(until, prepend=0) + sums[chosen, 0]
+        macs = arch.rows * arch.cols
+        found = []
+        for op, at in zip(entry.ops, stands, strict=True):
+            n = [round(x) for x in sums[at].tolist()]
+            found.append(
+                OpEstimate(
+                    name=op.name,
+                    kind=op.kind,
+                    macs=op.macs,
+                    executed=round(n[6] * plan[at].rows) * macs,
+                    mxu=n[2],
+                    vpu=n[3],
+                    load=n[1],
+                    store=n[4],
+                    bytes=round(n[7] * plan[at].tiles),
+                    words=n[5],
+                    cycles=round(cycles[at]),
+                )
+            )
+        return found
+
+
+def _blocks(steps: Sequence[tuple[int, ...]]) -> tuple[list[int], list[int], list[int]]:
+    """An operation's steps as head, body and tail: each block's prologue is moved ahead of the block before."""
+    order: list[list[int]] = []
+    before: tuple[int, int] | None = None
+    group: list[int] = []
+    for i, row in enumerate(steps):
+        now = (row[S_BLOCK], row[S_PROLOGUE])
+        if now == before:
+            group.append(i)
             continue
-        low.source = names[op]
-        key = (arch.digest, *_signature(op, low))
-        known = cache.get(key)
-        low.rows = {o: [] for o in COUNTED}
-        lower_op(low, op, work=known is None)
-        if known is None:
-            known = cache[key] = _cost(op, arch, low.rows)
-        found.append(OpEstimate(**{**known.__dict__, "name": names[op]}))
-    return found
+        group, before = [i], now
+        if row[S_PROLOGUE] and order and not steps[order[-1][0]][S_PROLOGUE]:
+            order.insert(len(order) - 1, group)
+        else:
+            order.append(group)
+    head = order.pop(0) if steps[order[0][0]][S_PROLOGUE] else []
+    tail = order.pop() if order else []
+    return head, [i for group in order for i in group], tail
 
 
-def _three(shape: tuple[int, ...]) -> tuple[int, int, int]:
-    b, t, c = shape
-    return b, t, c
+def _movable(before: OpShape, was: _Written, op: OpShape, w: _Written) -> bool:
+    """Whether an operation's first prologue needs nothing that the last block before it stores."""
+    shared = [role for role, tensor in enumerate(op.reads) if tensor >= 0 and tensor in before.writes]
+    if not shared or was.last_sample != w.first_sample:
+        return True
+    return was.halves and not any(role in w.reads_all for role in shared)
 
 
-def _no_weights(source: str, transform: tuple[str, ...]) -> Any:
-    raise AssertionError(f"an estimate asked for the weight {source}")
+def _distinct(entry: EntryShape, plan: Sequence[_Written]) -> tuple[list[int], list[int]]:
+    """Operations that must be timed, and of each operation the one that is timed for it.
+
+    An operation is timed once with the same ones before it, as far back as HISTORY words, and the same distances to
+    what it reads; those before are timed with it, and the next one, whose first loads run under it.
+    """
+    made: dict[int, int] = {}
+    seen: dict[tuple[object, ...], int] = {}
+    stands: list[int] = []
+    chosen: set[int] = set()
+    for i, (op, w) in enumerate(zip(entry.ops, plan, strict=True)):
+        first, words = i, 0
+        while first > 0 and (i - first < 2 or words < HISTORY):
+            first -= 1
+            words += plan[first].words
+        distances = tuple(min(i - made.get(t, -9), 9) for t in op.reads if t >= 0)
+        moves = i + 1 < len(plan) and _movable(op, w, entry.ops[i + 1], plan[i + 1])
+        key = (*(p.number for p in plan[first : i + 2]), first == 0, distances, moves)
+        if key not in seen:
+            seen[key] = i
+            chosen.update(range(first, min(i + 2, len(plan))))
+        stands.append(seen[key])
+        made.update((t, i) for t in op.writes if t >= 0)
+    return sorted(chosen), stands
 
 
-def _signature(op: Operation, low: Lowering) -> tuple[Any, ...]:
-    """What an operation's instruction counts depend on: everything but scales and names."""
-    properties = tuple((k, str(v)) for k, v in sorted(op.properties.items()) if "scale" not in k)
-    shapes = tuple(str(v.type) for v in [*op.operands, *op.results])
-    parts = tuple(str(low.tensors[v].shape) for v in op.operands if v in low.tensors)
-    return (op.name, properties, shapes, parts)
+class _Columns:
+    """The builder's words as arrays, with their costs."""
+
+    def __init__(self, b: Builder, mm: Words, vec: Words, dma: Words) -> None:
+        arch = b.arch
+
+        def table(rows: Sequence[Sequence[int]] | Sequence[int], width: int) -> Ints:
+            return np.array(rows, np.int64).reshape(-1, width) if width > 1 else np.array(rows, np.int64)
+
+        self.segments = table(b.segment_at, 1)
+        self.engine, self.cost, self.dram = table(b.engine, 1), table(b.cost, 1), table(b.dram, 3)
+        self.ref_at, self.refs = table(b.ref_at, 1), table(b.refs, 2)
+        self.alloc_at, self.allocs = table(b.alloc_at, 1), table(b.allocs, 3)
+        self.free_at, self.frees = table(b.free_at, 1), table(b.frees, 1)
+        rows, tiles = cost.mm_rows(mm), mm["nn"].astype(np.int64) * cost.mm_k_tiles(mm)
+        self.mm = np.stack([tiles, rows, mm["mode"].astype(np.int64), mm["nn"].astype(np.int64) * rows], axis=1)
+        v = cost.vec(arch, vec)
+        self.vec = np.stack([getattr(v, name) for name in VEC_COLUMNS], axis=1)
+        moved = cost.dma(arch, dma)
+        rows = table(b.dma, 13)
+        words = np.flatnonzero((self.engine == LOAD) | (self.engine == STORE))
+        writes, own = np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.bool_)
+        at = self.cost[words]
+        writes[at] = self.engine[words] == STORE
+        own[at] = writes[at] | ((self.dram[words, 0] >= 0) & (self.dram[words, 1] == ROWS))
+        weight = weights(arch, rows[:, 2:9], writes, own)
+        phase, bursts = cost.dma_floor(moved), moved.bursts
+        if arch.dram.model in ("hbm2", "lpddr5x"):
+            phase, bursts = credits(arch, moved, phase)
+        phase = np.maximum(phase, np.ceil(moved.bytes * weight[:, 1]))
+        columns = [moved.bytes, moved.bytes * weight[:, 0], phase, moved.lead, bursts]
+        self.dma = np.stack(columns, axis=1).astype(np.float64)
 
 
-def _cost(op: Operation, arch: Arch, rows: Rows) -> OpEstimate:
-    try:
-        made = {o: records(o, r) for o, r in rows.items()}
-    except ValueError as e:
-        raise DpuError(
-            where(op),
-            f"{e}, on arch '{arch.name}'",
-            why="a tensor or block is larger than an instruction can address",
-            hint="estimate on an arch with a larger array: --arch dpu_f2",
-            code="E324",
-        ) from e
-    mm, vec = made[Opcode.MM], made[Opcode.VEC]
-    mxu = int(cost.mm_occupancy(arch, mm).sum())
-    vpu = int(cost.vec_occupancy(arch, vec).sum())
-    moved = [cost.dma(arch, made[o]) for o in (Opcode.LOAD, Opcode.STORE)]
-    data = sum(int(m.bytes.sum()) for m in moved)
-    # Each port carries its own bytes; the DRAM carries those of all tiles.
-    load, store = (
-        max(int(np.ceil(m.bytes.sum() / arch.dram.port_bytes_per_cycle)), int(cost.dma_floor(m).sum())) for m in moved
-    )
-    total = data * arch.tiles
-    if arch.l2_bytes:
-        constants = np.array([bool(r["shared"]) for r in rows[Opcode.LOAD]], np.bool_)
-        total -= int(moved[0].bytes[constants].sum()) * (arch.tiles - 1)
-    bus = int(np.ceil(total / arch.dram.bytes_per_cycle))
-    fill = cost.pipeline(arch)
-    busiest = max(mxu, vpu, load, store, bus)
-    return OpEstimate(
-        name="",
-        kind=op.name,
-        macs=macs(op),
-        executed=int(cost.mm_macs(arch, mm).sum()) * arch.tiles,
-        mxu=mxu,
-        vpu=vpu,
-        load=max(load, bus),
-        store=store,
-        bytes=total,
-        words=sum(len(r) for r in rows.values()),
-        cycles=busiest + (fill if busiest < 4 * fill else 0),
-    )
+def credits(arch: Arch, moved: cost.Dma, phase: Ints) -> tuple[Ints, Ints]:
+    """Cycles of data phases and bursts of words, where a port has so many bursts and bytes under way and not more."""
+    file = load_dram(arch.dram.parameters)
+    trip = dram_times(arch)[0]
+    burst = file.number("axi_burst_bytes")
+    bursts = np.maximum(moved.bursts, -(-moved.bytes // burst))
+    by_bursts = np.ceil(bursts * trip / file.number("outstanding"))
+    by_bytes = np.ceil(moved.bytes * trip / file.number("buffer_bytes"))
+    return np.maximum(phase, np.maximum(by_bursts, by_bytes).astype(np.int64)), bursts
+
+
+def dram_times(arch: Arch) -> npt.NDArray[np.float64]:
+    """Cycles to a read's first data and to a write's response, bytes a cycle of a port and of the DRAM, cycles of a
+    remote signal."""
+    d = arch.dram
+    latency, response, rate = float(max(1, d.latency)), float(max(1, d.response)), float(d.bytes_per_cycle)
+    if d.model == "ideal":
+        rate = 1e9
+    elif d.model in ("hbm2", "lpddr5x"):
+        file = load_dram(d.parameters)
+
+        def cycles(*names: str) -> float:
+            return float(sum(file.clocks(n) for n in names) / file.clock * int(arch.clock_hz))
+
+        way = cycles("request_path", "response_path")
+        latency = way + cycles("tRCDRD", "tRL", "tBL")
+        response = way + cycles("tRCDWR", "tWL", "tBL")
+        rate = float(file.peak_bytes_per_second) / arch.clock_hz
+    return np.array([latency, response, d.port_bytes_per_cycle, rate, arch.latency.remote_signal])
+
+
+def _rows(s: LinearShape | AttentionShape | RowwiseShape | ConvShape) -> int:
+    """Rows of a sample, which are cut over tiles."""
+    if isinstance(s, ConvShape):
+        size = s.size if s.upsample else s.out
+        return size[0] * size[1]
+    return s.tokens

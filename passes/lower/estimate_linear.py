@@ -1,0 +1,494 @@
+"""Segments of a linear and of the passes over rows, for estimates: the templates of `linear.py` and `rowwise.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ...ir.arch import Arch
+from ...ir.isa import RED_ACCUMULATE, RED_COLUMNS, Function, Op2, Operand, pack
+from ..tiling import Blocks, balanced, cdiv, linear_blocks
+from .estimate_kernel import LEAD
+from .estimate_shapes import LinearShape, RowwiseShape, SectionShape
+from .estimate_words import (
+    ABSMAX,
+    ACC,
+    ACT8,
+    ALL,
+    BLOCK,
+    COL,
+    IMM,
+    NONE,
+    PAIR,
+    ROW,
+    SUM,
+    UNIT,
+    VEC16,
+    VEC32,
+    At,
+    Builder,
+    Slot,
+    item_bytes,
+    kept,
+    pitch,
+)
+from .linear import BATCH
+from .rowwise import STAT_CHUNK
+
+FILLED = 10
+"""Blocks of a row pass before it is steady: LOAD runs ahead until VBUF, of which a block takes an eighth, is full."""
+
+TiledUnit = tuple[int, int, int]
+"""Sample, first and end row of a unit, counted from the tile's first row."""
+
+
+def tile_units(samples: int, tokens: int, tiles: int) -> list[TiledUnit]:
+    """Units of the fullest tile, see `tiling.units`."""
+    rows = balanced(tokens, tiles)[0][1]
+    if samples > 1:
+        return [(b, 0, rows) for b in range(samples)]
+    return [(0, lo, hi) for lo, hi in balanced(rows, 2) if hi > lo]
+
+
+def blocks_of(unit: TiledUnit, rows: int) -> list[tuple[int, int]]:
+    """See `tiling.row_blocks`."""
+    _, lo, hi = unit
+    return [(lo + a, lo + z) for a, z in balanced(hi - lo, cdiv(hi - lo, rows))]
+
+
+def timed(sizes: Sequence[object], lead: int = LEAD) -> Iterator[tuple[int, bool, int, int]]:
+    """The blocks that are timed: (number, whether a window ends, extra, window); extra 0: no mark before this one.
+
+    In a run of equal sizes, only some are. The first block of all is not part of a run: it may load more.
+    """
+    runs = [[0]] if sizes else []
+    for i in range(1, len(sizes)):
+        if len(runs) > 1 and sizes[i] == sizes[i - 1]:
+            runs[-1].append(i)
+        else:
+            runs.append([i])
+    for run in runs:
+        k = kept(len(run), lead)
+        for n in k.numbers:
+            marked = n in (k.begin, k.end)
+            yield run[n], n == k.end, k.extra if marked else 0, k.window
+
+
+def linear_plan(s: LinearShape, where: str, arch: Arch) -> list[Blocks]:
+    """Blocks of every section, as `linear.plan_linear`.
+
+    Raises:
+        DpuError: E230, one row does not fit.
+    """
+    c = arch.cols
+    kt = sum(cdiv(k, c) for k in s.widths)
+    rows = max(hi - lo for _, lo, hi in tile_units(s.samples, s.tokens, arch.tiles))
+
+    def blocks(p: SectionShape, most: int) -> Blocks:
+        group = cdiv(p.n // s.heads, c) if p.kind == "q8_head" and s.heads else p.halves
+        return linear_blocks(where, kt, p.halves * cdiv(p.n, c), most, group, arch)
+
+    rows = min(blocks(p, rows).rows for p in s.sections)
+    return [blocks(p, rows) for p in s.sections]
+
+
+def linear_parts(s: LinearShape, rows: int, tiles: int) -> int:
+    """Partials of a linear's column statistics: row blocks of one sample."""
+    ranges = [hi - lo for lo, hi in balanced(s.tokens, tiles) if hi > lo]
+    if s.samples == 1:
+        ranges = [z - a for n in ranges for a, z in balanced(n, 2) if z > a]
+    return sum(cdiv(n, rows) for n in ranges)
+
+
+@dataclass
+class _Input:
+    act: Slot
+    scale: Slot  # of each token, or -1
+
+
+def linear(e: Builder, s: LinearShape, where: str) -> None:
+    """Write a linear."""
+    arch, c = e.arch, e.c
+    plans = linear_plan(s, where, arch)
+    kts = [cdiv(k, c) for k in s.widths]
+    made: dict[tuple[int, bool], tuple[int, list[tuple[int, int]]]] = {}
+    block, end = 0, -1
+    for number, unit in enumerate(tile_units(s.samples, s.tokens, arch.tiles)):
+        cut = blocks_of(unit, plans[0].rows)
+        for i, ends, extra, window in timed([z - a for a, z in cut]):
+            lo, hi = cut[i]
+            first = s.norm and lo == unit[1]
+            key = (hi - lo, first)
+            if key not in made:
+                made[key] = _block(e, s, plans, kts, hi - lo, first, made)
+            prologue, panels = made[key]
+            at = At(block, number, unit[0], (lo, hi))
+            e.step(prologue, 1, at, 1)
+            if extra:
+                e.mark(0, ends, extra, window, at)
+            for segment, times in panels:
+                e.step(segment, times, at)
+            if end < 0:
+                e.release(e.program.blocked)
+                end = e.end()
+            e.step(end, 1, at)
+            block += 1
+
+
+def _block(
+    e: Builder,
+    s: LinearShape,
+    plans: list[Blocks],
+    kts: list[int],
+    rows: int,
+    first: bool,
+    made: dict[tuple[int, bool], tuple[int, list[tuple[int, int]]]],
+) -> tuple[int, list[tuple[int, int]]]:
+    """A block's prologue and its panels with how often each comes."""
+    slots = e.program.named
+    prologue = _prologue(e, s, plans[0].sub, kts, rows, first, slots)
+    for (known_rows, _), (_, panels) in made.items():
+        if known_rows == rows:
+            return prologue, panels
+    panels = []
+    for index, (p, b) in enumerate(zip(s.sections, plans, strict=True)):
+        panels += _section(e, s, index, p, b, sum(kts), rows, _Input(slots["act"], slots["s"]))
+    return prologue, panels
+
+
+def _shared(e: Builder, slots: dict[str, Slot], name: str, space: str, words: int, mode: int) -> Slot:
+    """A slot that several segments allocate."""
+    if name in slots:
+        e.again(slots[name], space, words)
+    else:
+        slots[name] = e.slot(space, words, mode)
+    return slots[name]
+
+
+def _prologue(
+    e: Builder, s: LinearShape, sub: int, kts: list[int], rows: int, first: bool, slots: dict[str, Slot]
+) -> int:
+    kt, k = sum(kts), s.widths[0]
+    if first:
+        norm = _shared(e, slots, "norm", "param", 2 * k + e.c, UNIT)
+        e.load(norm, "param", 4 * k, (2,), (pitch(k, 4),))
+    act = _shared(e, slots, "act", "act", rows * kt, BLOCK)
+    if s.stored:
+        slots["s"] = -1
+        for role, width in enumerate(s.widths):
+            e.load(act, "act", width, (rows,), (pitch(width, 1),), role=role)
+        return e.end()
+    amax, inv = e.slot("param", rows), e.slot("param", rows)
+    scale = _shared(e, slots, "s", "param", rows, BLOCK)
+    known = not s.norm and s.supplied
+    if known:
+        e.load(amax, "param", 4 * rows, role=2)
+        e.token_scales(amax, inv, scale, rows)
+    stats: tuple[Slot, Slot] | None = None
+    if s.norm and s.supplied:
+        pair = e.slot("param", 2 * rows)
+        e.load(pair, "param", 4 * rows, (2,), (pitch(s.tokens, 4),), role=2)
+        stats = e.norm_vectors(pair, pair, rows)
+    for a in range(0, rows, BATCH * sub):
+        z = min(a + BATCH * sub, rows)
+        pieces = []
+        for i in range(a, z, sub):
+            n = min(i + sub, z) - i
+            buf = e.slot("vbuf", n * kt)
+            for role, width in enumerate(s.widths):
+                e.load(buf, "vbuf", 2 * width, (n,), (pitch(width, 2),), role=role)
+            pieces.append((n, buf))
+        affine: list[tuple[int, int, tuple[Slot, ...]]] = []
+        for n, buf in pieces:
+            if not s.norm:
+                affine.append((0, 0, ()))
+                continue
+            if stats is None:
+                pair = e.slot("param", 2 * n)
+                _pass(e, s, kts, buf, n, NONE, (), (pair,), red=PAIR)
+                r, nb = e.norm_vectors(pair, pair, n)
+            else:
+                r, nb = stats
+            affine.append((pack(ROW, ROW), pack(COL, COL), (r, nb, slots["norm"])))
+        if not known:
+            for (n, buf), (m1, m2, used) in zip(pieces, affine, strict=True):
+                _pass(e, s, kts, buf, n, NONE, used, (amax,), m1=m1, m2=m2, red=ABSMAX)
+            e.token_scales(amax, inv, scale, z - a)
+        for (n, buf), (m1, m2, used) in zip(pieces, affine, strict=True):
+            _pass(e, s, kts, buf, n, ACT8, (*used, inv), (act,), m1=m1, m2=m2, r=ROW)
+    return e.end()
+
+
+def _pass(
+    e: Builder,
+    s: LinearShape,
+    kts: list[int],
+    buf: Slot,
+    rows: int,
+    d: int,
+    reads: tuple[Slot, ...],
+    writes: tuple[Slot, ...],
+    *,
+    m1: int = 0,
+    m2: int = 0,
+    r: int = 0,
+    red: int = 0,
+) -> None:
+    for i, (width, tiles) in enumerate(zip(s.widths, kts, strict=True)):
+        again = RED_ACCUMULATE if red and i else 0
+        valid = (width - 1) % e.c + 1
+        e.vec((buf, *reads), writes, rows, tiles, valid, VEC16, d, m1=m1, m2=m2, r=r, red=red | again)
+
+
+def _section(
+    e: Builder, s: LinearShape, index: int, p: SectionShape, b: Blocks, kt: int, rows: int, x: _Input
+) -> list[tuple[int, int]]:
+    """The panels of a section: (segment, times)."""
+    c = e.c
+    nt = cdiv(p.n, c)
+    step = b.panel // p.halves
+    made: list[tuple[int, int]] = []
+    row_stats = -1
+    count = nt // step
+    rest = nt % step
+    tail = (p.n - 1) % c + 1
+    # The first panel starts what the others add to, the last may be ragged.
+    runs = [(step, count - (0 if rest or count < 1 else 1), c)] if count > (0 if rest else 1) else []
+    runs.append((rest or step, 1, tail))
+    for position, (g, times, last) in enumerate(runs):
+        if p.stats in ("row_pair", "row_max") and position == 0:
+            row_stats = e.slot("param", rows * (2 if p.stats == "row_pair" else 1), BLOCK)
+            first = _panel(e, s, index, p, b, kt, rows, x, g, last, row_stats, False)
+            made.append((first, 1))
+            if times > 1:
+                made.append((_panel(e, s, index, p, b, kt, rows, x, g, last, row_stats, True), times - 1))
+            continue
+        segment = _panel(e, s, index, p, b, kt, rows, x, g, last, row_stats, position > 0)
+        made.append((segment, times))
+    if row_stats >= 0:
+        n = (2,) if p.stats == "row_pair" else (1,)
+        e.store(row_stats, "param", 4 * rows, n, (pitch(s.tokens, 4),), role=2 * index + 1)
+        made.append((e.end(), 1))
+    return made
+
+
+def _panel(
+    e: Builder,
+    s: LinearShape,
+    index: int,
+    p: SectionShape,
+    b: Blocks,
+    kt: int,
+    rows: int,
+    x: _Input,
+    g: int,
+    tail: int,
+    row_stats: Slot,
+    again: bool,
+) -> int:
+    c, r, h = e.c, e.arch.rows, p.halves
+    nt, tile = cdiv(p.n, c), e.arch.rows * c
+    valid = (g - 1) * c + tail
+    item = item_bytes(p.kind)
+    acc = e.slot("acc", h * g * rows)
+    for k0 in range(0, kt, b.chunk):
+        nk = min(b.chunk, kt - k0)
+        wgt = e.slot("wgt", h * g * nk * r)
+        if nk == kt:
+            e.load(wgt, "wgt", g * kt * tile, (h,), (nt * kt * tile,))
+        else:
+            e.load(wgt, "wgt", nk * tile, (g, h), (kt * tile, nt * kt * tile))
+        e.product(x.act, wgt, acc, rows, nk, h * g, accumulate=k0 > 0)
+    count = 3 if p.kind == "q8_static" else 2
+    vectors = e.slot("param", count * h * g * c)
+    e.load(vectors, "param", g * c * 4, (h, count), (nt * c * 4, pitch(h * nt * c, 4)))
+    m1 = ROW if x.scale >= 0 else 0
+    token = (x.scale,) if x.scale >= 0 else ()
+    m2 = pack(COL, COL)
+    if p.kind == "q8_head":
+        _queries(e, s, index, p, rows, acc, vectors, token, g, valid, m1)
+        return e.end()
+    if p.kind == "q8_static":
+        d = e.slot("act", rows * g)
+        e.vec((acc, vectors, *token), (d,), rows, g, tail, ACC, ACT8, m1=m1, m2=m2, r=COL)
+        e.store(d, "act", valid, (rows,), (pitch(p.n, 1),), role=2 * index)
+        return e.end()
+    wide = p.kind == "f32"
+    d = e.slot("vbuf", rows * g * (2 if wide else 1))
+    target = VEC32 if wide else VEC16
+    red, into = 0, list[Slot]()
+    columns = -1
+    if row_stats >= 0:
+        red = (PAIR if p.stats == "row_pair" else ABSMAX) | (RED_ACCUMULATE if again else 0)
+        into = [row_stats]
+    elif p.stats == "column_pair":
+        columns = e.slot("param", 2 * g * c)
+        red, into = PAIR | RED_COLUMNS, [columns]
+    reads = [acc, vectors, *token]
+    if h == 2:
+        gate = e.slot("vbuf", rows * g * 2)
+        e.vec(reads, (gate,), rows, g, tail, ACC, VEC32, m1=m1, m2=m2, func=Function.GATE_MUL)
+        op2 = pack(Op2.MUL, Operand.ELEM)
+        e.vec([*reads, gate], (d, *into), rows, g, tail, ACC, target, m1=m1, m2=m2, op2=op2, b=VEC32, red=red)
+    else:
+        func = Function.GATE_MUL if s.gate else Function.NONE
+        op2, source = 0, NONE
+        if s.residual:
+            res = e.slot("vbuf", rows * g)
+            e.load(res, "vbuf", 2 * valid, (rows,), (pitch(p.n, 2),), role=3)
+            op2, source = pack(Op2.ADD, Operand.ELEM), VEC16
+            reads.append(res)
+        e.vec(reads, (d, *into), rows, g, tail, ACC, target, m1=m1, m2=m2, op2=op2, b=source, func=func, red=red)
+    e.store(d, "vbuf", item * valid, (rows,), (pitch(p.n, item),), role=2 * index)
+    if columns >= 0:
+        e.store(columns, "param", 4 * valid, (2,), (4 * p.n,), role=2 * index + 1)
+    return e.end()
+
+
+def _queries(
+    e: Builder,
+    s: LinearShape,
+    index: int,
+    p: SectionShape,
+    rows: int,
+    acc: Slot,
+    vectors: Slot,
+    token: tuple[Slot, ...],
+    g: int,
+    valid: int,
+    m1: int,
+) -> None:
+    width = p.n // s.heads
+    ht = cdiv(width, e.c)
+    tail = (width - 1) % e.c + 1
+    value, d = e.slot("vbuf", rows * g), e.slot("act", rows * g)
+    for _ in range(g // ht):
+        amax = e.slot("param", rows)
+        reads = (acc, vectors, *token)
+        e.vec(reads, (value, amax), rows, ht, tail, ACC, VEC16, m1=m1, m2=pack(COL, COL), red=ABSMAX)
+        inv, scale = e.slot("param", rows), e.slot("param", rows)
+        e.token_scales(amax, inv, scale, rows)
+        e.vec((value, inv), (d,), rows, ht, tail, VEC16, ACT8, r=ROW)
+        e.store(scale, "param", 4 * rows, role=2 * index + 1)
+    e.store(d, "act", valid, (rows,), (pitch(p.n, 1),), role=2 * index)
+
+
+# -- passes over rows ------------------------------------------------------------------------------------------------
+
+
+def rowwise(e: Builder, s: RowwiseShape, parts: tuple[int, ...]) -> None:
+    """Write a pass over rows; `parts` are the partials of each source's column statistics."""
+    w, c = e.arch.words, e.c
+    widest = max(cdiv(k, c) for k in s.widths)
+    most = max(1, min(w["vbuf"] // 8 // widest, w["act"] // 8 // widest, w["param"] // 32))
+    slots: dict[str, Slot] = {}
+    prologues: dict[bool, int] = {}
+    mains: dict[int, int] = {}
+    end, block = -1, 0
+    for number, unit in enumerate(tile_units(s.samples, s.tokens, e.arch.tiles)):
+        at = At(block, number, unit[0], unit[1:])
+        if s.kind in ("group_norm", "centre"):
+            first = unit[1] == 0
+            if first not in prologues:
+                make = _coefficients if s.kind == "group_norm" else _means
+                prologues[first] = make(e, s, parts, slots, first)
+            e.step(prologues[first], 1, at, 1)
+        cut = blocks_of(unit, most)
+        for i, ends, extra, window in timed([z - a for a, z in cut], FILLED):
+            lo, hi = cut[i]
+            if hi - lo not in mains:
+                mains[hi - lo] = _rows(e, s, hi - lo, slots)
+            at = At(block, number, unit[0], (lo, hi))
+            if extra:
+                e.mark(0, ends, extra, window, at)
+            e.step(mains[hi - lo], 1, at)
+            block += 1
+        if end < 0:
+            e.release(e.program.united)
+            end = e.end()
+        e.step(end, 1, at)
+
+
+def _rows(e: Builder, s: RowwiseShape, rows: int, slots: dict[str, Slot]) -> int:
+    amax = e.slot("param", rows) if s.row_max else -1
+    out = sum(s.widths)
+    for i, width in enumerate(s.widths):
+        tiles = cdiv(width, e.c)
+        wide = s.in_item == 4
+        x = e.slot("vbuf", rows * tiles * (2 if wide else 1))
+        e.load(x, "vbuf", s.in_item * width, (rows,), (pitch(width, s.in_item),), role=i)
+        space, d_src = ("act", ACT8) if s.out_item == 1 else ("vbuf", VEC16)
+        d = e.slot(space, rows * tiles)
+        m1, r, reads = 0, 0, [x]
+        if "vectors" in slots:
+            reads.append(slots["vectors"])
+            m1 = pack(COL, COL) if s.kind == "group_norm" else pack(0, COL)
+            r = 0 if s.out_item != 1 else IMM if s.kind == "group_norm" else COL
+        elif s.kind == "quantise":
+            r = IMM
+        func = Function.GATE_MUL if s.gate else Function.NONE
+        red, into = 0, [d]
+        if amax >= 0:
+            red, into = ABSMAX | (RED_ACCUMULATE if i else 0), [d, amax]
+        valid = (width - 1) % e.c + 1
+        e.vec(reads, into, rows, tiles, valid, VEC32 if wide else VEC16, d_src, m1=m1, r=r, func=func, red=red)
+        e.store(d, space, s.out_item * width, (rows,), (pitch(out, s.out_item),), role=0)
+    if amax >= 0:
+        e.store(amax, "param", 4 * rows, role=1)
+    return e.end()
+
+
+def _sums(e: Builder, channels: int, parts: int, role: int) -> Slot:
+    """As `rowwise.column_sums`."""
+    tiles = cdiv(channels, e.c)
+    total = e.slot("param", tiles * e.c)
+    chunk = max(1, min(STAT_CHUNK, e.arch.words["vbuf"] // 8 // (2 * tiles)))
+    for p0 in range(0, parts, chunk):
+        n = min(chunk, parts - p0)
+        buf = e.slot("vbuf", n * tiles * 2)
+        e.load(buf, "vbuf", 4 * channels, (n,), (pitch(2 * channels, 4),), role=role, mode=ALL)
+        red = SUM | RED_COLUMNS | (RED_ACCUMULATE if p0 else 0)
+        e.vec((buf,), (total,), n, tiles, (channels - 1) % e.c + 1, VEC32, NONE, red=red)
+    return total
+
+
+def _means(e: Builder, s: RowwiseShape, parts: tuple[int, ...], slots: dict[str, Slot], first: bool) -> int:
+    n = s.widths[0]
+    total = _sums(e, n, parts[0], 2)
+    vectors = _shared(e, slots, "vectors", "param", 2 * cdiv(n, e.c) * e.c, UNIT)
+    e.load(vectors, "param", 4 * n)
+    e.vector(total, vectors, n, m1=IMM)
+    if first:
+        mean = e.slot("param", n)
+        e.vector(total, mean, n, m1=IMM)
+        e.store(mean, "param", 4 * n, role=1)
+    return e.end()
+
+
+SUMS, GROUPS = 6, 7  # roles of GroupNorm's two small tensors of a tile, written and read by itself
+
+
+def _coefficients(e: Builder, s: RowwiseShape, parts: tuple[int, ...], slots: dict[str, Slot], first: bool) -> int:
+    del first
+    c, groups = sum(s.widths), s.groups
+    for i, width in enumerate(s.widths):
+        for _ in (0, 1):
+            total = _sums(e, width, parts[i], 2 + i)
+            e.store(total, "param", 4 * width, role=SUMS)
+    per = c // groups
+    tiles = cdiv(per, e.c)
+    grouped = e.slot("param", 2 * groups)
+    for _ in (0, 1):
+        buf = e.slot("vbuf", groups * tiles * 2)
+        e.load(buf, "vbuf", 4 * per, (groups,), (4 * per,), role=SUMS)
+        e.vec((buf,), (grouped,), groups, tiles, (per - 1) % e.c + 1, VEC32, NONE, red=SUM)
+    r, nb = e.norm_vectors(grouped, grouped, groups)
+    e.store(r, "param", 4 * groups, role=GROUPS)
+    e.store(nb, "param", 4 * groups, role=GROUPS)
+    vectors = _shared(e, slots, "vectors", "param", 2 * c + e.c, UNIT)
+    e.load(vectors, "param", 4, (per, groups, 2), (0, 4, pitch(groups, 4)), role=GROUPS)
+    gb = e.slot("param", 2 * c)
+    e.load(gb, "param", 4 * c, (2,), (pitch(c, 4),))
+    e.vector(vectors, vectors, c, also=(gb,), m1=ROW)
+    e.vector(vectors, vectors, c, also=(gb,), m1=pack(ROW, ROW))
+    return e.end()

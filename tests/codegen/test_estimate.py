@@ -1,0 +1,141 @@
+"""Estimates: their words are those of the lowerings, their cycles those of the timing simulation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from dpu.bench.blocks import resnet_convs, transformer_block
+from dpu.bench.estimate_error import layer_cycles
+from dpu.codegen.emit import emit
+from dpu.codegen.estimate import Workload, entry_shapes
+from dpu.ir import cost
+from dpu.ir.arch import Arch, load_arch
+from dpu.ir.dialects import parse_module
+from dpu.ir.isa import DMA, MM, Engine, Opcode, Words
+from dpu.passes.lower import estimate_linear, estimate_matrix, estimate_words, estimator
+from dpu.passes.lower.estimate_dram import Pattern, Rates
+from dpu.passes.lower.estimator import Estimator, OpEstimate
+from dpu.passes.quantise import Derived, fetcher, quantise
+from dpu.simulator.dram.params import load_dram
+from dpu.simulator.timing import simulate
+from dpu.simulator.timing_result import TileTiming, Timing
+
+BLOCKS = {
+    "transformer": transformer_block(2, 512, 384, 6),
+    "one sample": transformer_block(1, 320, 128, 2),
+    "convolutions": resnet_convs(2, 24, 256),
+    "ragged convolutions": resnet_convs(1, 20, 160),
+}
+LARGER = {"transformer": transformer_block(2, 1600, 960, 15), "convolutions": resnet_convs(2, 56, 448)}
+"""Shapes that SDXL does not have."""
+
+
+def estimated(source: str, arch: Arch) -> list[OpEstimate]:
+    return Estimator(arch).estimate(entry_shapes(parse_module(source), arch))[0]
+
+
+def compiled(source: str, arch: Arch) -> list[Words]:
+    module = parse_module(source)
+    derived: Derived = {}
+    quantise(module, arch, None, derived)
+    zeros = fetcher(lambda source, transform: np.zeros(1, np.float16), derived)
+    return emit(module, arch, zeros, {}, constants=False).program.words["block"]
+
+
+@pytest.mark.parametrize("arch_name", ["dpu_f2", "dpu_32tops"])
+@pytest.mark.parametrize("block", BLOCKS)
+def test_words_are_those_of_the_program(block: str, arch_name: str) -> None:
+    """The tile with most words has, but for fences, gate tables and END, the words, bytes and MM cycles estimated."""
+    arch = load_arch(arch_name)
+    ops = estimated(BLOCKS[block], arch)
+    found = []
+    for stream in compiled(BLOCKS[block], arch):
+        moves = stream[np.isin(stream["opcode"], (Opcode.LOAD, Opcode.STORE))].view(DMA)
+        real = moves[(moves["inner"] > 0) & (moves["buffer"] != 5)]
+        others = stream[np.isin(stream["opcode"], (Opcode.MM, Opcode.VEC))]
+        mm = stream[stream["opcode"] == Opcode.MM].view(MM)
+        found.append(
+            (len(real) + len(others), int(cost.mm_stream(arch, mm).sum()), int(cost.dma(arch, real).bytes.sum()))
+        )
+    words, mxu, moved = max(found)
+    assert sum(o.words for o in ops) == words
+    assert sum(o.mxu for o in ops) == mxu
+    own = sum(o.load + o.store for o in ops) * 64  # bytes of a tile are at most those of its ports' cycles
+    assert own >= moved
+
+
+@pytest.mark.parametrize("arch_name", ["dpu_f2", "dpu_32tops"])
+@pytest.mark.parametrize("block", LARGER)
+def test_cycles_are_those_of_the_simulation(block: str, arch_name: str) -> None:
+    """Within the bound of a layer, 10 %, on shapes that nobody looked at. Runs of a millisecond: in those of 100,000
+    cycles, waits of tiles for each other count, which estimates leave out."""
+    arch = load_arch(arch_name)
+    cycles = sum(o.cycles for o in estimated(LARGER[block], arch))
+    assert cycles == pytest.approx(simulate(arch, compiled(LARGER[block], arch), "block").cycles, rel=0.10)
+
+
+@pytest.mark.parametrize("arch_name", ["dpu_f2", "dpu_asic"])
+def test_repetitions_that_are_left_out_take_as_long_as_those_that_are_timed(
+    arch_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arch, source = load_arch(arch_name), transformer_block(2, 4096, 640, 10)
+    few = estimated(source, arch)
+    for module in (estimate_linear, estimate_matrix):
+        monkeypatch.setattr(module, "kept", lambda n, *_: estimate_words.Kept(tuple(range(n))))
+    monkeypatch.setattr(estimator, "HISTORY", 1 << 30)
+    all_of_them = estimated(source, arch)
+    assert [o.words for o in few] == [o.words for o in all_of_them]
+    assert sum(o.cycles for o in few) == pytest.approx(sum(o.cycles for o in all_of_them), rel=0.005)
+
+
+def test_a_layer_is_estimated_once_in_equal_surroundings() -> None:
+    """Four equal blocks in a row: the third is as the second, without being timed."""
+    arch = load_arch("dpu_f2")
+    shapes = entry_shapes(parse_module(transformer_block(2, 512, 384, 6)), arch)[0]
+    ops = shapes.ops
+    tensors = 1 + max(t for op in ops for t in op.writes)
+    chain = []
+    for n in range(4):
+        for op in ops:
+            reads = tuple(t + n * tensors if t >= 0 else (op.reads[0] if n == 0 else -1) for t in op.reads)
+            writes = tuple(t + n * tensors if t >= 0 else -1 for t in op.writes)
+            chain.append(type(op)(f"{n}{op.name}", op.kind, op.where, op.shape, reads, writes, op.macs))
+    found = Estimator(arch).estimate([type(shapes)("block", tuple(chain))])[0]
+    cycles = [[o.cycles for o in found[n * len(ops) : (n + 1) * len(ops)]] for n in range(4)]
+    assert cycles[2] == cycles[1]
+    assert min(min(c) for c in cycles) > 0
+
+
+def test_a_further_arch_does_not_need_the_graph() -> None:
+    workload = Workload(Path("configs/workload/sdxl_base")) if Path("configs/workload").is_dir() else None
+    if workload is None:
+        pytest.skip("not in the repository's root")
+    workload.modules = {"text_encoder": workload.modules["text_encoder"]}
+    workload.estimate(load_arch("dpu_f2"))
+    workload.modules = {}
+    found = workload.estimate(load_arch("dpu_asic"))
+    assert [e.entry for e in found] == ["text_encoder"]
+    assert found[0].cycles == sum(o.cycles for o in found[0].ops)
+
+
+def test_layers_add_up_to_the_run() -> None:
+    """Tags 1, 2, 3 on two tiles; 3 is done before 2 on one of them, but not on both."""
+
+    def tile(visible: list[int]) -> TileTiming:
+        n, zero = len(visible), np.zeros(len(visible), np.int64)
+        engine = np.array([int(Engine.MXU)] * (n - 1) + [int(Engine.CTRL)])
+        tags = np.array([1, 2, 3, 0])
+        return TileTiming(engine, tags, zero, zero, zero, np.array(visible), zero, zero, zero, {}, {})
+
+    timing = Timing(load_arch("dpu_f2"), "x", 100, [tile([10, 50, 40, 99]), tile([20, 30, 70, 99])], [], ())
+    assert layer_cycles(timing, [1, 2, 3]) == [20, 30, 20]
+
+
+def test_the_rates_of_the_dram_are_those_of_its_model() -> None:
+    """On 4 tiles: a stream costs least, shorter runs more, and what is written more than what is read."""
+    rates = Rates(load_dram("lpddr5x_8533_128"), 1e9, 4)
+    reads = [rates.cost(Pattern(False, True, run, stride))[0] for run, stride in ((513, 0), (256, 1280), (64, 1280))]
+    assert 1.0 <= reads[0] < reads[1] < reads[2]
+    assert rates.cost(Pattern(True, True, 64, 1280))[0] > reads[2]
