@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import DpuError
+from ..files import sha256
 from . import reports
-from .device import Device, DeviceCounters
+from .device import DeviceCounters
 from .looking import Looking
-from .pipeline import Image, Pipeline, Request, Step
+from .pipeline import Image, Pipeline, Request, Step, Unet
 from .pipeline_files import BundledFiles, FolderFiles, PipelineFiles
+from .resume import Call, Folder, KeptPart, KeptUnet, Later, Log
 from .targets import check_device, check_target, open_device
 
 if TYPE_CHECKING:
@@ -44,6 +46,8 @@ class Summary:
     exceptions: list[tuple[str, int]] = field(default_factory=list)  # operation, overflows and NaN; most first
     host_segments: list[tuple[str, str]] = field(default_factory=list)
     comparison: Comparison | None = None
+    timed: bool = True
+    calls: list[Call] = field(default_factory=list)  # of models, in the order of the run
 
     @property
     def image_cycles(self) -> int:
@@ -53,7 +57,9 @@ class Summary:
     def text(self) -> str:
         """The lines that `dpurun` prints."""
         lines: list[str] = []
-        if self.arch:
+        if self.arch and not self.timed:
+            lines.append(f"modelled device  {self.arch}; cycles were not simulated (--no-timing)")
+        elif self.arch:
             how = "RTL, memory modelled" if self.target == "rtl" else "simulated"
             lines.append(
                 f"modelled device  {_seconds(self.image_cycles / self.clock_hz)} an image on {self.arch} "
@@ -66,6 +72,9 @@ class Summary:
                 lines.append(f"utilisation      {used:.1%} of peak MACs, padding counted as work")
         lines.append(f"this computer    {_seconds(self.wall_seconds)} for {self.steps} steps")
         lines.append("  of which       " + ", ".join(f"{k} {_seconds(v)}" for k, v in self.host.items()))
+        taken = sum(c.taken for c in self.calls)
+        if taken:
+            lines.append(f"resumed          {taken} of {len(self.calls)} model calls are of a run before this one")
         for name, why in self.host_segments:
             lines.append(f"on the host      {name}: {why}")
         if self.arch:
@@ -109,6 +118,9 @@ def make_image(
     looking: Looking | None = None,
     waves: Path | None = None,
     device: str = "cpu",
+    resume: Path | None = None,
+    timed: bool = True,
+    reference_out: Path | None = None,
 ) -> Summary:
     """Make one image and write what was asked for.
 
@@ -119,11 +131,15 @@ def make_image(
         out: the PNG.
         trace: a Perfetto trace of one run of each entry, if the device is simulated.
         report: a folder for the report of the simulated device.
-        compare_with: an exported folder whose float32 UNet the device's is compared with, step by step.
+        compare_with: an exported folder whose float32 UNet the device's is compared with, step by step; with `device`
+            cuda that UNet runs there too, in torch.
         on_step: called after each denoising step.
         looking: what to see of the run from the inside.
         waves: a VCD file of the signals of target `rtl`.
         device: where target `sim` computes, `cpu` or `cuda`.
+        resume: a folder that keeps what each model gave, so that the same run goes on where it was stopped.
+        timed: whether target `sim` simulates cycles.
+        reference_out: a PNG for the image of the whole pipeline in float32, with `compare_with`.
 
     Raises:
         DpuError: the model does not fit the target or the request, or a run fails.
@@ -136,8 +152,14 @@ def make_image(
         raise DpuError("--waves", f"target {target} has none", hint="--target rtl", code="E501")
     if not request.prompt.strip():
         raise DpuError("--prompt", "is empty", hint='say what the image shows, as in --prompt "a red fox"', code="E501")
+    _check_together(target, trace, report, compare_with, looking, resume, timed, reference_out)
     if target == "cpu":
-        for option, path in (("--trace", trace), ("--report", report), ("--compare", compare_with)):
+        for option, path in (
+            ("--trace", trace),
+            ("--report", report),
+            ("--compare", compare_with),
+            ("--resume", resume),
+        ):
             if path is not None:
                 raise DpuError(
                     option,
@@ -157,10 +179,89 @@ def make_image(
             hint=f"compile it: dpuc compile {model} --arch dpu_tiny -o model.dpu",
             code="E405",
         )
-    opened = open_device(target, program.arch, waves, device)
-    return _on_device(
-        files, program, target, request, out, start, trace, report, compare_with, on_step, looking, opened
+    from .parts import device_parts
+    from .session import Session
+    from .sqnr import compare
+    from .unets import DpuUnet
+
+    opened = open_device(target, program.arch, waves, device, timed)
+    with Session(program, opened) as session:
+        looking.attach(session.device, program)
+        unet = DpuUnet(session)
+        parts = device_parts(session)
+        request = _sized(request, Pipeline(files, parts), unet.latent_size)
+        unet.check_samples(2 if request.guidance > 1 else 1)
+        log = Folder(resume, _key(model, request, compare_with, device), session) if resume else Log()
+        pipeline = Pipeline(files, {name: KeptPart(part, log, name) for name, part in parts.items()})
+        comparison = None
+        if compare_with:
+            reference = Later(lambda: _reference(compare_with, request, unet.latent_size, device))
+            whole = Pipeline(FolderFiles(compare_with))
+            comparison = compare(pipeline, request, reference, unet, on_step, whole, log)
+            image = comparison.found
+        else:
+            image = pipeline.generate(request, KeptUnet(unet, log), on_step)
+            log.add_taken("found", image.seconds)
+        image.save(out)
+        if reference_out and comparison and comparison.whole:
+            comparison.whole.save(reference_out)
+        timings: Mapping[str, Timing] = getattr(session.device, "timings", {})
+        if trace:
+            reports.write_trace(trace, program, timings, looking.trace_detail)
+        if report:
+            reports.write_report(report, program, timings)
+        return _summary(target, request, session, image, time.perf_counter() - start, comparison, log, timed)
+
+
+def _check_together(
+    target: str,
+    trace: Path | None,
+    report: Path | None,
+    compare_with: Path | None,
+    looking: Looking,
+    resume: Path | None,
+    timed: bool,
+    reference_out: Path | None,
+) -> None:
+    """Refuse options that do not go together."""
+    if reference_out and not compare_with:
+        raise DpuError("--reference", "goes together with --compare DIR", hint="give both", code="E501")
+    if not timed and target != "sim":
+        raise DpuError("--no-timing", f"target {target} has none", hint="--target sim", code="E501")
+    inside = (
+        ("--trace", trace),
+        ("--report", report),
+        ("--dump-tensors", looking.dump_tensors),
+        ("--break-at", looking.break_at),
     )
+    for option, value in inside:
+        if value and not timed and option in ("--trace", "--report"):
+            raise DpuError(option, "needs the cycles", hint="leave out --no-timing", code="E501")
+        if value and resume:
+            why = "entries that a run before this one ran do not run again"
+            raise DpuError(option, "does not go with --resume", why=why, hint="leave out one of the two", code="E501")
+
+
+def _key(model: Path, request: Request, compare_with: Path | None, device: str) -> dict[str, object]:
+    """What makes a run the same run."""
+    from ..frontend.onnx_load import weights_digest
+
+    key: dict[str, object] = {"program": sha256(model), "request": asdict(request)}
+    if compare_with:
+        onnx = compare_with / "unet" / "model.onnx"
+        key["reference"] = {"graph": sha256(onnx), "weights": weights_digest(onnx), "device": device}
+    return key
+
+
+def _reference(folder: Path, request: Request, latent: tuple[int, int], device: str) -> Unet:
+    """The float32 UNet of a folder: ONNX Runtime's, or on a GPU the canonical graph in torch."""
+    from .unets import FloatUnet, OnnxUnet
+
+    if device == "cpu":
+        return OnnxUnet(FolderFiles(folder))
+    from .calibrate import canonical_unet
+
+    return FloatUnet(*canonical_unet(folder, 2 if request.guidance > 1 else 1, latent), device)
 
 
 def _on_cpu(files: PipelineFiles, request: Request, out: Path, start: float, on_step: OnStep | None) -> Summary:
@@ -179,51 +280,18 @@ def _on_cpu(files: PipelineFiles, request: Request, out: Path, start: float, on_
     return Summary("cpu", request.steps, time.perf_counter() - start, image.seconds)
 
 
-def _on_device(
-    files: PipelineFiles,
-    program: Program,
+def _summary(
     target: str,
     request: Request,
-    out: Path,
-    start: float,
-    trace: Path | None,
-    report: Path | None,
-    compare_with: Path | None,
-    on_step: OnStep | None,
-    looking: Looking,
-    device: Device,
-) -> Summary:
-    from .parts import device_parts
-    from .session import Session
-    from .sqnr import compare
-    from .unets import DpuUnet, OnnxUnet
-
-    with Session(program, device) as session:
-        looking.attach(session.device, program)
-        pipeline = Pipeline(files, device_parts(session))
-        unet = DpuUnet(session)
-        request = _sized(request, pipeline, unet.latent_size)
-        unet.check_samples(2 if request.guidance > 1 else 1)
-        comparison = None
-        if compare_with:
-            reference = OnnxUnet(FolderFiles(compare_with))
-            comparison = compare(pipeline, request, reference, unet, on_step)
-            image = comparison.found
-        else:
-            image = pipeline.generate(request, unet, on_step)
-        image.save(out)
-        timings: Mapping[str, Timing] = getattr(session.device, "timings", {})
-        if trace:
-            reports.write_trace(trace, program, timings, looking.trace_detail)
-        if report:
-            reports.write_report(report, program, timings)
-        return _summary(target, request, session, image, time.perf_counter() - start, comparison)
-
-
-def _summary(
-    target: str, request: Request, session: Session, image: Image, wall: float, comparison: Comparison | None
+    session: Session,
+    image: Image,
+    wall: float,
+    comparison: Comparison | None,
+    log: Log,
+    timed: bool,
 ) -> Summary:
     program, arch = session.program, session.program.arch
+    work = log.work(session)
     return Summary(
         target,
         request.steps,
@@ -232,13 +300,15 @@ def _summary(
         arch.name,
         arch.clock_hz,
         arch.peak_macs_per_cycle,
-        {name: done.cycles for name, done in session.completions.items()},
+        work.cycles,
         {e.name: _runs(e, request) for e in program.entries},
-        session.device.counters(),
-        session.input_overflows,
-        _exceptions(session),
+        work.device_counters,
+        work.input_overflows,
+        _exceptions(program, work.exceptions),
         [(s.name, s.why) for s in program.host_segments],
         comparison,
+        timed,
+        log.calls,
     )
 
 
@@ -249,9 +319,9 @@ def _runs(entry: Entry, request: Request) -> int:
     return 1 if entry.once else request.steps
 
 
-def _exceptions(session: Session) -> list[tuple[str, int]]:
-    names = {(e.name, s.tag): s.name for e in session.program.entries for s in e.sources}
-    found = [(f"{key[0]}: {names.get(key, f'tag {key[1]}')}", n) for key, n in session.exceptions.items()]
+def _exceptions(program: Program, counted: Mapping[tuple[str, int], int]) -> list[tuple[str, int]]:
+    names = {(e.name, s.tag): s.name for e in program.entries for s in e.sources}
+    found = [(f"{key[0]}: {names.get(key, f'tag {key[1]}')}", n) for key, n in counted.items() if n]
     return sorted(found, key=lambda x: -x[1])
 
 
@@ -276,6 +346,9 @@ def _comparison(c: Comparison) -> list[str]:
     for i, (t, teacher, free) in enumerate(zip(c.timesteps, c.teacher_forced, c.free_running, strict=True)):
         lines.append(f"{i:4}  {t:8.0f}  {teacher:19.1f}  {free:17.1f}")
     lines.append(f"final latents {c.latents:.1f} dB, image PSNR {c.image_psnr:.1f} dB")
+    if c.whole:
+        both = f"final latents {c.whole_latents:.1f} dB, image PSNR {c.whole_psnr:.1f} dB"
+        lines.append(f"against the whole pipeline in float32, text encoders and VAE decoder too: {both}")
     return lines
 
 

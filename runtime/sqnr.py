@@ -1,7 +1,8 @@
 """How far a UNet is from another: signal to quantisation noise, step by step, and PSNR of the images.
 
 Two views. Teacher-forced: the candidate sees the reference's samples, so each step shows one forward's error alone.
-Free-running: the candidate sees its own, so errors accumulate as in a real image.
+Free-running: the candidate sees its own, so errors accumulate as in a real image. Both share text encoders and VAE
+decoder; against the image of a pipeline that is float32 as a whole, those of the candidate count too.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .pipeline import Image, Pipeline, Request, Step, Unet
+from .resume import KeptUnet, Log, Tensors
 from .tensors import F32
 
 
@@ -45,6 +47,17 @@ class Comparison:
     image_psnr: float
     reference: Image
     found: Image
+    whole: Image | None = None  # of the pipeline whose text encoders and VAE decoder are float32 too
+
+    @property
+    def whole_latents(self) -> float:
+        """SQNR in dB of the final latents against the whole pipeline in float32; NaN without it."""
+        return sqnr(self.whole.latents, self.found.latents) if self.whole else float("nan")
+
+    @property
+    def whole_psnr(self) -> float:
+        """PSNR in dB against the image of the whole pipeline in float32; NaN without it."""
+        return psnr(self.whole.pixels, self.found.pixels) if self.whole else float("nan")
 
 
 class _Both:
@@ -69,8 +82,21 @@ def compare(
     reference: Unet,
     candidate: Unet,
     on_step: Callable[[Step], None] | None = None,
+    whole: Pipeline | None = None,
+    log: Log | None = None,
 ) -> Comparison:
-    """Make the image of `request` twice; `on_step` is called after each of the 2 x steps forwards of the candidate."""
+    """Make the image of `request` twice, and with `whole`, a pipeline in float32, a third time.
+
+    Args:
+        pipeline: text encoders and VAE decoder of the images compared step by step.
+        request: the image.
+        reference: the UNet whose samples are the teacher's.
+        candidate: the UNet in question.
+        on_step: called after each step of each image, `whole` first, then the teacher's.
+        whole: text encoders and VAE decoder in float32.
+        log: hears of the calls of a UNet in the passes `whole`, `forced` and `found`; takes them from a run before.
+    """
+    log = log or Log()
     truth: list[Step] = []
     free: list[Step] = []
 
@@ -82,9 +108,13 @@ def compare(
 
         return observe
 
-    both = _Both(reference, candidate)
+    first = _whole(whole, request, KeptUnet(reference, log, "reference"), on_step, log) if whole else None
+    log.enter("forced")
+    both = _Both(KeptUnet(reference, log, "reference"), KeptUnet(candidate, log))
     expected = pipeline.generate(request, both, record(truth))
-    found = pipeline.generate(request, candidate, record(free))
+    log.enter("found")
+    found = pipeline.generate(request, KeptUnet(candidate, log), record(free))
+    log.add_taken("found", found.seconds)
     return Comparison(
         [s.timestep for s in truth],
         [sqnr(s.noise, a) for s, a in zip(truth, both.answers, strict=True)],
@@ -93,4 +123,17 @@ def compare(
         psnr(expected.pixels, found.pixels),
         expected,
         found,
+        first,
     )
+
+
+def _whole(pipeline: Pipeline, request: Request, unet: Unet, on_step: Callable[[Step], None] | None, log: Log) -> Image:
+    """The image of a pipeline in float32; taken as a whole, so that its models are not even loaded."""
+
+    def compute() -> Tensors:
+        made = pipeline.generate(request, unet, on_step)
+        return {"pixels": made.pixels, "latents": made.latents}
+
+    log.enter("whole")
+    found = log("image", {}, compute)
+    return Image(found["pixels"], found["latents"])

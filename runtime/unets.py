@@ -59,10 +59,10 @@ class OnnxUnet:
 class FloatUnet:
     """The canonical graph in float32. Functions run in the order of the module and feed each other by name."""
 
-    def __init__(self, module: ModuleOp, weights: Weights) -> None:
+    def __init__(self, module: ModuleOp, weights: Weights, device: str = "cpu") -> None:
         from xdsl.dialects.func import FuncOp
 
-        self._run = FloatInterpreter(module, weights)
+        self._run = FloatInterpreter(module, weights, device)
         functions = [op.sym_name.data for op in module.ops if isinstance(op, FuncOp)]
         self._arguments = {f: argument_names(find_func(module, f)) for f in functions}
         self._results = {f: result_names(find_func(module, f)) for f in functions}

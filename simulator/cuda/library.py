@@ -46,6 +46,9 @@ class Kernels(Protocol):
     def launch(self, name: str, word: Word, context: Context, count: int) -> None:
         """Execute so many items of a kernel, after those launched before."""
 
+    def addresses(self) -> tuple[list[int], int, int]:
+        """The functions in the order of `NAMES`, what starts one (0: a call of it), and the stream, as addresses."""
+
 
 def source() -> str:
     """The text to compile: the offsets of the words' fields, then `kernels.cu`."""
@@ -57,29 +60,48 @@ def source() -> str:
 
 
 class CpuKernels:
-    """The kernels as a shared library, compiled once a text and kept among the user's caches."""
+    """The kernels as a shared library."""
 
     def __init__(self) -> None:
-        text = source()
-        home = Path(os.environ.get("XDG_CACHE_HOME") or Path(tempfile.gettempdir()) / f"dpu-{os.getuid()}")
-        library = home / f"dpu-kernels-{hashlib.sha256(text.encode()).hexdigest()[:16]}.so"
-        if not library.exists():
-            _compile(text, library)
-        self._library = ctypes.CDLL(str(library))
+        if compiler() is None:
+            what = "the kernels' CPU form needs a C++ compiler"
+            raise DpuError("--device cpu", what, hint="install g++", code="E430")
+        self._library = shared_library("kernels", source())
 
     def launch(self, name: str, word: Word, context: Context, count: int) -> None:
         getattr(self._library, name)(ctypes.byref(word), ctypes.byref(context), ctypes.c_longlong(count))
 
+    def addresses(self) -> tuple[list[int], int, int]:
+        """The library's functions, called as they are."""
+        return [_address(getattr(self._library, name)) for name in NAMES], 0, 0
+
+
+def compiler() -> str | None:
+    """The C++ compiler of this computer."""
+    return next((c for c in ("c++", "g++", "clang++") if shutil.which(c)), None)
+
+
+def shared_library(name: str, text: str) -> ctypes.CDLL:
+    """C++ text as a library, compiled once a text and kept among the user's caches."""
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path(tempfile.gettempdir()) / f"dpu-{os.getuid()}")
+    library = home / f"dpu-{name}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.so"
+    if not library.exists():
+        _compile(text, library)
+    return ctypes.CDLL(str(library))
+
+
+def _address(function: Any) -> int:
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
+
 
 def _compile(text: str, library: Path) -> None:
-    compiler = next((c for c in ("c++", "g++", "clang++") if shutil.which(c)), None)
-    if compiler is None:
-        raise DpuError("--device cpu", "the kernels' CPU form needs a C++ compiler", hint="install g++", code="E430")
+    command = compiler()
+    assert command is not None
     library.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=library.parent) as work:
         made = Path(work) / "kernels.so"
         flags = ["-O2", "-std=c++17", "-ffp-contract=off", "-fno-strict-aliasing", "-shared", "-fPIC", "-x", "c++"]
-        subprocess.run([compiler, *flags, "-", "-o", str(made)], input=text, text=True, check=True, capture_output=True)
+        subprocess.run([command, *flags, "-", "-o", str(made)], input=text, text=True, check=True, capture_output=True)
         made.replace(library)
 
 
@@ -115,6 +137,11 @@ class GpuKernels:
         blocks = min(-(-count // threads), 1 << 20)
         shape = (blocks, 1, 1, threads, 1, 1, 0)
         self._check(self._start(self._functions[name], *shape, self._stream, self._parameters, None))
+
+    def addresses(self) -> tuple[list[int], int, int]:
+        """The functions of the module, and the driver's `cuLaunchKernel`."""
+        functions = [self._functions[name].value or 0 for name in NAMES]
+        return functions, _address(self._start), self._stream.value or 0
 
 
 @cache
