@@ -8,13 +8,12 @@ from ..errors import DpuError
 from ..ir.arch import Arch
 from .device import Device
 
-TARGETS = ("sim", "rtl", "cpu")
+TARGETS = ("sim", "rtl", "cpu", "gpu")
 DEVICES = ("cpu", "cuda")
 """Where target `sim` computes."""
 _LATER = {
     "f2": "the AWS F2 card",
     "xrt": "the Alveo card",
-    "gpu": "the GPU path",
 }
 
 
@@ -42,11 +41,12 @@ def check_device(device: str, target: str) -> None:
         raise DpuError(f"--device {device}", f"target {target} has none", hint="--target sim", code="E501")
 
 
-def open_device(name: str, arch: Arch, waves: Path | None = None, device: str = "cpu") -> Device:
-    """A device of this arch. `waves` is a VCD file that `rtl` writes; `device` is where `sim` computes.
+def open_device(name: str, arch: Arch, waves: Path | None = None, device: str = "cpu", timed: bool = True) -> Device:
+    """A device of this arch. `waves` is a VCD file that `rtl` writes; `device` is where `sim` computes; `timed` says
+    whether it simulates cycles.
 
     Raises:
-        DpuError: there is no such device; `cpu` is none, it runs the model itself. E428, `rtl` cannot be built.
+        DpuError: there is no such device; `cpu` and `gpu` are none, they run the model. E428, `rtl` cannot be built.
     """
     check_target(name)
     if name == "rtl":
@@ -58,7 +58,7 @@ def open_device(name: str, arch: Arch, waves: Path | None = None, device: str = 
     if device != "cpu":
         from .cuda_device import CudaDevice
 
-        return CudaDevice(arch, device=device)
+        return CudaDevice(arch, timed, device)
     from .sim_device import SimDevice
 
-    return SimDevice(arch)
+    return SimDevice(arch, timed)

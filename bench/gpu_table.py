@@ -1,0 +1,231 @@
+"""`results/gpu/README.md`: the tables of a merged results file, and the gap to MLPerf's best entry."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ..files import atomic_write
+from ..measurement import Measurement, read_measurements
+from ..runtime.gpu.ort_rewrite import FUSIONS
+from ..simulator.economics.inputs import Accelerator
+from .gpu_points import BEST, ORT
+
+MLPERF_DOES = (
+    ("UNet in FP8: QKV, attention products, feed-forward, convolutions but the shortcuts", "`step-fp8`: linears only"),
+    ("VAE in INT8 (convolutions of its first blocks)", "float16"),
+    ("TensorRT engines: tactics searched for each layer, epilogues fused", "torch.compile's Triton and cuBLAS kernels"),
+    ("16 images a batch offline, 8 GPUs, batches across requests", "one GPU, a batch of images at a time"),
+    (
+        "LoadGen, 5,000 prompts and 600 s or more, FID and CLIP within bounds",
+        "shorter runs, seeded weights, no quality",
+    ),
+)
+"""What the H200 entry runs (inference_results_v5.1 @965182b, closed/Cisco/configs/C885_H200x8; v4.1 calibration.md),
+and what is measured here instead."""
+
+
+def price_of(peer: Accelerator, given: float) -> tuple[float, str]:
+    """(USD an hour, where it comes from): the option's, else the accelerator's on-demand price."""
+    if given > 0:
+        return given, "--price-per-hour"
+    stated = peer.rental.on_demand
+    return (stated.value, stated.source) if stated is not None else (0.0, "none stated")
+
+
+def table(merged: Path, peer: Accelerator, price_per_hour: float = 0.0) -> str:
+    """The page."""
+    content = json.loads(merged.read_text())
+    found, points = read_measurements(merged), content["points"]
+    identity: dict[str, Any] = next(iter(points.values()))["identity"] if points else {}
+    device = next(iter(found.values())).device if found else None
+    price, source = price_of(peer, price_per_hour)
+    lines = [
+        "# The GPU baseline",
+        "",
+        f"Rendered by `dpubench gpu --merge`; do not edit. Measured {content['manner']}.",
+        "Provenance of every number here: "
+        + (device.provenance.label if device else "none")
+        + f" on {device.name if device else 'nothing'}, unless a column says otherwise.",
+        "",
+        f"GPU {identity.get('gpu', {}).get('name', '-')}, driver {identity.get('driver', '-')}, "
+        f"power limit {identity.get('power limit W', '-')} W, commit {_commit(identity)}; "
+        + ", ".join(f"{k} {v}" for k, v in identity.get("packages", {}).items())
+        + f"; TensorRT: {identity.get('tensorrt', '-')}.",
+        "",
+        *_steps(found, points),
+        *_ablation(found, points),
+        *_images(found, points, price, source),
+        *_server(found, points),
+        *_parts(found),
+        *_gap(found, peer),
+    ]
+    for title, names in (("Failed", content["failed"]), ("Not run", content["not run"])):
+        if names:
+            shown = [f"- `{n}`" + (f": {names[n]}" if isinstance(names, dict) else "") for n in names]
+            lines += ["", f"## {title}", "", *shown]
+    return "\n".join(lines) + "\n"
+
+
+def _commit(identity: dict[str, Any]) -> str:
+    """Short; `+` means that files differed from it."""
+    text = str(identity.get("commit", ""))
+    return text[:12] + ("+" if text.endswith("+") else "") or "-"
+
+
+def _steps(found: dict[str, Measurement], points: dict[str, Any]) -> list[str]:
+    rows = []
+    for point, info in points.items():
+        d = info["details"]
+        latency = found.get(_KINDS.get(point, ""))
+        if latency is None or "p50" not in d:
+            continue
+        stem = latency.name.removesuffix(".latency")
+        energy = found.get(f"{stem}.energy")
+        notes = d.get("notes", {})
+        compiled = notes.get("compile seconds", 0.0) + notes.get("load seconds", 0.0)
+        joules = f"{energy.value:.1f}" if energy else "-"
+        rows.append(
+            f"| {point} | {d['engine']} | {1e3 * d['p50']:.2f} | {1e3 * d['p90']:.2f} | {1e3 * d['p99']:.2f} | "
+            f"{joules} | {d['relative error to eager torch']:.4f} | {compiled:.0f} |"
+        )
+    head = "| point | engine | p50 ms | p90 ms | p99 ms | J a forward | relative error to eager | load and compile s |"
+    if not rows:
+        return []
+    return ["## UNet step, one guided image (batch 2)", "", head, "|---|---|---|---|---|---|---|---|", *rows, ""]
+
+
+_KINDS = {
+    "step-torch": f"step.{BEST}.b2.latency",
+    "step-torch-cudnn": f"step.{BEST}:cudnn.b2.latency",
+    "step-ort": f"step.{ORT}.b2.latency",
+    "step-ort-none": "step.ort:none.b2.latency",
+    "step-fp8": f"step.{BEST}:fp8.b2.latency",
+    "step-eager": "step.torch:eager.b2.latency",
+    "step-graph": "step.torch:graph.b2.latency",
+    "step-reduce-overhead": "step.torch:reduce-overhead.b2.latency",
+    "step-max-autotune": "step.torch:max-autotune.b2.latency",
+    "ort-cudnn": "step.ort:all:cudnn.b2.latency",
+    "ort-conv-bias": "step.ort:all:conv-bias.b2.latency",
+    "ort-strict": "step.ort:all:strict.b2.latency",
+    **{f"ort-without-{f}": f"step.ort:all,-{f}.b2.latency" for f in FUSIONS},
+}
+
+
+def _ablation(found: dict[str, Measurement], points: dict[str, Any]) -> list[str]:
+    full = found.get(_KINDS["step-ort"])
+    rows = []
+    for fusion in FUSIONS:
+        without = found.get(_KINDS[f"ort-without-{fusion}"])
+        if full is None or without is None:
+            continue
+        lost = without.value - full.value
+        rows.append(f"| {fusion} | {1e3 * without.value:.2f} | {1e3 * lost:+.2f} | {100 * lost / full.value:+.1f} % |")
+    if not rows:
+        return []
+    placed = points.get("step-ort", {}).get("details", {}).get("notes", {})
+    return [
+        "## What each rewrite of the ONNX graph is worth",
+        "",
+        "| without | p50 ms | slower by ms | of all |",
+        "|---|---|---|---|",
+        *rows,
+        "",
+        f"Nodes on the CPU in a step: {placed.get('nodes on the CPU', '-')}. "
+        f"CUDA graph: {placed.get('cuda graph', '-')}. Operators: {placed.get('operators', '-')}.",
+        "",
+    ]
+
+
+def _images(found: dict[str, Measurement], points: dict[str, Any], price: float, source: str) -> list[str]:
+    rows = []
+    for name, rate in found.items():
+        if not name.startswith("images.") or not name.endswith(".rate"):
+            continue
+        stem = name.removesuffix(".rate")
+        latency, energy, watts = (found.get(f"{stem}.{x}") for x in ("latency", "energy", "power"))
+        c = rate.conditions
+        dollars = f"{price / 3600 / rate.value:.6f}" if price else "-"
+        rows.append(
+            f"| {c.get('engine', '')} | {c.get('images a batch', '')} | {c.get('steps', '')} | {rate.value:.3f} | "
+            f"{latency.value if latency else 0:.3f} | {f'{energy.value:.0f}' if energy else '-'} | "
+            f"{f'{watts.value:.0f}' if watts else '-'} | {dollars} |"
+        )
+    if not rows:
+        return []
+    return [
+        "## Whole images",
+        "",
+        f"USD an image at {price:g} USD an hour ({source}), always busy. Energy is the board's, without the host.",
+        "",
+        "| engine | images a batch | steps | image/s | s a batch (median) | J an image | W | USD an image |",
+        "|---|---|---|---|---|---|---|---|",
+        *rows,
+        "",
+    ]
+
+
+def _server(found: dict[str, Measurement], points: dict[str, Any]) -> list[str]:
+    rows = []
+    for point, info in points.items():
+        d = info["details"]
+        if point.startswith("server-") and "p99" in d:
+            rows.append(
+                f"| {point.removeprefix('server-')} % of {d['capacity image/s']:.2f} image/s | {d['arrivals']} | "
+                f"{d['p50']:.2f} | {d['p90']:.2f} | {d['p99']:.2f} |"
+            )
+    if not rows:
+        return []
+    head = ["## Under Poisson arrivals, 20 steps, one image at a time", ""]
+    return [*head, "| load | images | p50 s | p90 s | p99 s |", "|---|---|---|---|---|", *rows, ""]
+
+
+def _parts(found: dict[str, Measurement]) -> list[str]:
+    rows = [
+        f"| {n} | {m.value:.4g} | {m.unit} | {len(m.samples)} |"
+        for n, m in found.items()
+        if n.startswith(("vae.", "encoders.", "rate.", "idle.", "tiny."))
+    ]
+    return (
+        ["## Parts, rates, checks", "", "| record | value | unit | samples |", "|---|---|---|---|", *rows, ""]
+        if rows
+        else []
+    )
+
+
+def _gap(found: dict[str, Measurement], peer: Accelerator) -> list[str]:
+    offline = peer.offline
+    if offline is None:
+        return []
+    rows = []
+    for name, m in found.items():
+        if name.startswith("images.") and name.endswith(".20steps.rate"):
+            c = m.conditions
+            rows.append(
+                f"| {c.get('engine', '')}, {c.get('images a batch', '')} a batch | {m.value:.3f} | "
+                f"{offline.value:.3f} | {offline.value / m.value:.2f} |"
+            )
+    if not rows:
+        return []
+    return [
+        f"## The gap to MLPerf's best entry of {peer.title}",
+        "",
+        f"{offline.value:.3f} image/s a GPU, {offline.provenance}: {offline.source}.",
+        "",
+        "| here | image/s here | image/s there | ratio |",
+        "|---|---|---|---|",
+        *rows,
+        "",
+        "| there | here |",
+        "|---|---|",
+        *[f"| {there} | {here} |" for there, here in MLPERF_DOES],
+        "",
+    ]
+
+
+def write_table(merged: Path, out: Path, peer: Accelerator, price_per_hour: float = 0.0) -> None:
+    """Render the page beside the merged file."""
+    text = table(merged, peer, price_per_hour)
+    with atomic_write(out) as temporary:
+        temporary.write_text(text)
