@@ -1,0 +1,1 @@
+"""What an image costs: from evidence in configuration and results files to a cost per image and a decision."""
