@@ -1,0 +1,1 @@
+"""Proofs of the RTL: `python -m dpu.rtl.formal`, see README.md."""
