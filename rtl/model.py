@@ -27,6 +27,9 @@ _CHECKED_FLAGS = {**_FLAGS, "OPT_FAST": "-O1"}  # built in two thirds of the tim
 _CFLAGS = "-fPIC -DVL_USER_STOP -DVL_USER_FATAL -DVL_USER_FINISH"
 _NEVER = 1 << 62
 
+COVERED = ("--coverage-line", "--coverage-toggle", "-Wno-UNOPTFLAT")
+"""Verilator's options for counts of lines and toggles: counters keep it from ordering the parts of a bus."""
+
 Times = npt.NDArray[np.int64]
 
 
@@ -45,15 +48,20 @@ def parameters(arch: Arch) -> dict[str, object]:
     }
 
 
-def job(arch: Arch, checked: bool = False, waves: bool = False, extra: tuple[Path, ...] = ()) -> toolchain.Build:
-    """The build of the library. `extra` are files that stand in for modules, for tests."""
-    files = toolchain.sources(TOP, extra=extra)
+def job(
+    arch: Arch, checked: bool = False, waves: bool = False, extra: tuple[Path, ...] = (), coverage: bool = False
+) -> toolchain.Build:
+    """The build of the library. `extra` are files that stand in for modules, and C++ that they call; `coverage` counts
+    lines and toggles."""
+    files = toolchain.sources(TOP, extra=[p for p in extra if p.suffix != ".cpp"])
     dram = native.source_folder()
-    sources = (SIM / "harness.cpp", SIM / "memory.cpp", dram / "dram_model.cpp")
+    more = tuple(p for p in extra if p.suffix == ".cpp")
+    sources = (SIM / "harness.cpp", SIM / "memory.cpp", dram / "dram_model.cpp", *more)
     said = [*_ARGUMENTS, "--exe", "-o", "libdpu.so", "-LDFLAGS", "-shared", "-CFLAGS", _CFLAGS]
     said += ["-CFLAGS", f"-I{SIM} -I{dram}"]
     said += ["--assert"] if checked or waves else ["--no-assert"]
     said += ["--trace-vcd"] if waves else []
+    said += COVERED if coverage else []
     return toolchain.Build(
         name=f"sim/{arch.name}",
         top=TOP,
@@ -61,7 +69,7 @@ def job(arch: Arch, checked: bool = False, waves: bool = False, extra: tuple[Pat
         target="libdpu.so",
         parameters=parameters(arch),
         arguments=(*said, *map(str, sources)),
-        flags=_CHECKED_FLAGS if checked or waves else _FLAGS,
+        flags=_CHECKED_FLAGS if checked or waves or coverage else _FLAGS,
         inputs=(*sources, SIM / "memory.hpp", dram / "dram_model.hpp"),
     )
 
@@ -80,6 +88,7 @@ def _library(path: Path) -> ctypes.CDLL:
         ("dpu_problem", ctypes.c_char_p, [handle]),
         ("dpu_dram_fields", i64, []),
         ("dpu_waves", c_int, [handle, ctypes.c_char_p]),
+        ("dpu_coverage", c_int, [handle, ctypes.c_char_p]),
         ("dpu_close_waves", None, [handle]),
         ("dpu_map", None, [handle, u64, u64, handle, c_int]),
         ("dpu_reset", c_int, [handle]),
@@ -116,7 +125,8 @@ class Model:
     """The tiles of `arch` in reset, with memory that nothing is mapped into.
 
     `waves` is a VCD file to write. `checked` builds with assertions, a third slower. `stall` of 256 is how often each
-    AXI channel pauses.
+    AXI channel pauses. `extra`: files in place of modules. `coverage` is a file that `close` writes: counts of lines
+    and toggles, in Verilator's text form.
     """
 
     def __init__(
@@ -127,10 +137,13 @@ class Model:
         stall: int = 0,
         seed: int = 1,
         extra: tuple[Path, ...] = (),
+        coverage: Path | None = None,
     ) -> None:
         said = f"building the RTL model of {arch.name} (once; Verilator and C++, a minute or more) ..."
         self.arch = arch
-        self._lib = lib = _library(toolchain.build(job(arch, checked, waves is not None, extra), said))
+        built = toolchain.build(job(arch, checked, waves is not None, extra, coverage is not None), said)
+        self._lib = lib = _library(built)
+        self._coverage = coverage
         self._mapped: dict[int, npt.NDArray[np.uint8]] = {}
         self._records: list[tuple[Times, Times]] = []
         fields: list[int] | None = None
@@ -143,8 +156,10 @@ class Model:
         self._answer(lib.dpu_reset(self._handle))
 
     def close(self) -> None:
-        """Free the model and finish the waves."""
+        """Free the model; finish the waves and the counts."""
         if self._handle:
+            if self._coverage is not None:
+                self._lib.dpu_coverage(self._handle, str(self._coverage).encode())
             self._lib.dpu_free(self._handle)
         self._handle = None
         self._mapped.clear()

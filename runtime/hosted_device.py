@@ -28,6 +28,7 @@ class HostedDevice(Generic[P]):
         self._memory: dict[int, Bytes] = {}
         self._starts: list[int] = []
         self._next = arch.dram.base
+        self._end = self._next + arch.dram.bytes
         self._programs: list[P] = []
         self._tickets: dict[int, Future[Completion]] = {}
         self._count = 0
@@ -37,14 +38,19 @@ class HostedDevice(Generic[P]):
 
     def allocate(self, size: int) -> int:
         """Reserve `size` bytes, cleared; the address."""
-        address, end = self._next, self.arch.dram.base + self.arch.dram.bytes
-        if size < 0 or address + size > end:
-            what = f"{size} bytes do not fit: {end - address} of device memory are free"
+        address = self._next
+        if size < 0 or address + size > self._end:
+            what = f"{size} bytes do not fit: {self._end - address} of device memory are free"
             raise DpuError(self.name, what, code="E422")
         self._place(address, self._zeros(size))
         self._starts.append(address)
         self._next += max(_ALIGN, -(-size // _ALIGN) * _ALIGN)
         return address
+
+    def skip(self, size: int) -> None:
+        """Leave `size` bytes of addresses out: memory in pieces far apart, as large as before."""
+        self._next += size
+        self._end += size
 
     def write(self, address: int, data: Bytes) -> None:
         """Copy `data` to `address`. A read-only array that fills a whole allocation is used in place instead."""

@@ -49,7 +49,7 @@ class RtlDevice(HostedDevice[_Loaded]):
 
     `waves` is a VCD file of all that happens. `checked` runs the design's assertions. Every AXI channel pauses in
     `stall` of 256 cycles, at random by `seed`. `watchdog` is how many cycles may pass without progress (0: any number;
-    None: as built).
+    None: as built). `extra` and `coverage`: as of `rtl.model.Model`.
 
     Completions have the cycles that hardware counted; of the work they have words, bytes and exceptions, counted by
     hardware too, and the multiplications that the words name. Which operation caused an exception is not known to
@@ -67,11 +67,13 @@ class RtlDevice(HostedDevice[_Loaded]):
         stall: int = 0,
         seed: int = 1,
         watchdog: int | None = None,
+        extra: tuple[Path, ...] = (),
+        coverage: Path | None = None,
     ) -> None:
         super().__init__(arch)
         self.timings: dict[str, Timing] = {}
         self.watchdog = watchdog
-        self._make = partial(Model, arch, waves, checked, stall, seed)
+        self._make = partial(Model, arch, waves, checked, stall, seed, extra, coverage)
         self._model = self._make()
         self._closing = threading.Event()
         self._worker.submit(self._check).result()

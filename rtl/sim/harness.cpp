@@ -15,6 +15,9 @@
 #if VM_TRACE
 #include "verilated_vcd_c.h"
 #endif
+#if VM_COVERAGE
+#include "verilated_cov.h"
+#endif
 
 namespace {
 
@@ -98,6 +101,17 @@ class Harness {
 #if VM_TRACE
     if (waves_) waves_->close();
     waves_.reset();
+#endif
+  }
+
+  // Counts of lines and toggles so far; false where they were not compiled in.
+  bool write_coverage(const char* path) {
+#if VM_COVERAGE
+    context_.coveragep()->write(path);
+    return true;
+#else
+    (void)path;
+    return false;
 #endif
   }
 
@@ -322,6 +336,8 @@ const char* dpu_problem(void* handle) { return static_cast<Harness*>(handle)->pr
 std::int64_t dpu_dram_fields() { return static_cast<std::int64_t>(dpu::dram::kFields); }
 
 int dpu_waves(void* handle, const char* path) { return static_cast<Harness*>(handle)->open_waves(path); }
+
+int dpu_coverage(void* handle, const char* path) { return static_cast<Harness*>(handle)->write_coverage(path); }
 
 void dpu_close_waves(void* handle) { static_cast<Harness*>(handle)->close_waves(); }
 

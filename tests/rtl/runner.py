@@ -15,6 +15,9 @@ from pathlib import Path
 import dpu
 import pytest
 from dpu.rtl import toolchain
+from dpu.rtl.model import COVERED
+
+from . import shared
 
 BENCH = Path(dpu.__file__).parent / "rtl" / "bench"
 SHOWN = 80  # lines of the log of a failed bench
@@ -60,7 +63,7 @@ def _build(
 ) -> Path:
     import cocotb_tools.config as config
 
-    shared = config.share_dir / "lib" / "verilator" / "verilator.cpp"
+    driver = config.share_dir / "lib" / "verilator" / "verilator.cpp"
     visible = "`verilator_config\n" + "".join(
         f'public_flat_rw -module "{top}" -var "{pattern}"\n' for pattern in (*EXPOSED, *expose)
     )
@@ -71,6 +74,7 @@ def _build(
     arguments = ["--exe", "--vpi", "--timescale", "1ns/1ps", "-o", "bench", "-LDFLAGS"]
     arguments += [f"-Wl,-rpath,{config.libs_dir} -L{config.libs_dir} -lcocotbvpi_verilator"]
     arguments += ["--trace-vcd"] if waves else []
+    arguments += COVERED if shared.coverage else []
     # The path of the control file is not part of what is built, so it goes among the files, by content.
     job = toolchain.Build(
         name=f"bench/{name}",
@@ -78,9 +82,9 @@ def _build(
         files=(*files, _settled(control, visible)),
         target="bench",
         parameters=dict(parameters),
-        arguments=(*toolchain.LINT, *arguments, str(shared)),
+        arguments=(*toolchain.LINT, *arguments, str(driver)),
         flags={"OPT_FAST": "-O1", "OPT_SLOW": "-O0", "OPT_GLOBAL": "-O2"},
-        inputs=(shared,),
+        inputs=(driver,),
     )
     return toolchain.build(job)
 
@@ -132,6 +136,8 @@ def _run(
     failed = _failures(results)
     if failed or not _count(results):
         _fail(log, results, "no test ran" if not failed else "")
+    if shared.coverage is not None:  # cocotb writes it where the bench runs
+        shutil.copyfile(folder / "coverage.dat", shared.coverage / f"{test_module}.{folder.name}.dat")
     if waves:
         print(f"waves: {folder / 'dump.vcd'}")
     else:

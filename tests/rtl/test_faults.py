@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dpu.bench.rtl_dma_words import dma_word
+from dpu.bench.rtl_shapes import card
 from dpu.errors import DpuError
 from dpu.ir import numerics as nu
 from dpu.ir.isa import (
@@ -32,8 +34,6 @@ from dpu.ir.isa import (
 from dpu.simulator.machine import Machine
 
 from .both import Both
-from .cards import card
-from .dma import dma_word
 
 ARCH = card("one")
 C, SIZE = ARCH.cols, ARCH.words
@@ -259,6 +259,20 @@ def test_the_error_is_that_of_the_simulator(both: Both, code: str, case: Case) -
     sim, rtl = stopped(both, np.concatenate([store(inner=0), *words, load(sram=100), END]))
     assert (sim.code, rtl.code) == (code, code), f"{sim}\n{rtl}"
     assert rtl.where == sim.where
+
+
+def test_nothing_starts_behind_an_error(both: Both) -> None:
+    """Of forty stores that could run beside a bad LOAD the last ones leave DRAM alone."""
+    fill = load(format=DmaFormat.FILL, fill=0x55, signal=signal_bit(Engine.STORE))
+    stores = [store(offset=64 * k) for k in range(40)]
+    stores[0]["wait"] = wait_bit(Engine.LOAD)
+    before = regions()[IO]
+    with pytest.raises(DpuError) as e:
+        both.run([np.concatenate([fill, load(buffer=9), *stores, END])], regions())
+    assert e.value.code == "E410"
+    place = both.place(IO, REGION)
+    after = both.device.read(place.address, place.bytes)
+    assert np.array_equal(after[64 * 30 :], before[64 * 30 :])
 
 
 @pytest.mark.parametrize("name", OTHER)

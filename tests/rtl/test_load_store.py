@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dpu.bench.rtl_dma_words import dma_word
 from dpu.ir import cost
 from dpu.ir.functions import GATES, table_image
 from dpu.ir.isa import DMA, TABLE_BYTES, Buffer, DmaFormat, Opcode
@@ -56,11 +57,11 @@ def small(seed: int = 0) -> dma.Memory:
 
 
 def load(**fields: Any) -> Any:
-    return dma.dma_word(Opcode.LOAD, **fields)
+    return dma_word(Opcode.LOAD, **fields)
 
 
 def store(**fields: Any) -> Any:
-    return dma.dma_word(Opcode.STORE, **fields)
+    return dma_word(Opcode.STORE, **fields)
 
 
 # Directed: what is moved.
@@ -156,7 +157,7 @@ def test_errors_of_dram() -> None:
     """SLVERR ends the run at once, with the word and the address; words whose bytes are in the ring stay undone."""
     for opcode in (Opcode.LOAD, Opcode.STORE):
         m = small()
-        one = [dma.dma_word(opcode, buffer=0, inner=500, offset=600 * k, sram=100 * k) for k in range(6)]
+        one = [dma_word(opcode, buffer=0, inner=500, offset=600 * k, sram=100 * k) for k in range(6)]
         bad = dma.DRAM_BASE + m.regions[1][0] + 600 * 3 + 64 & ~63
         before = m.copy()
         r = dma.rtl(m, np.concatenate(one), bad_low=bad, bad_high=bad + 64, latency=30)
@@ -187,8 +188,8 @@ def test_stop_in_any_cycle(opcode: Opcode) -> None:
 
 @pytest.mark.parametrize("opcode", [Opcode.LOAD, Opcode.STORE])
 def test_fences_complete_in_order(opcode: Opcode) -> None:
-    fence = dma.dma_word(opcode, base=77, buffer=99, inner=0, sram=1 << 31)
-    long = dma.dma_word(opcode, buffer=0, inner=400)
+    fence = dma_word(opcode, base=77, buffer=99, inner=0, sram=1 << 31)
+    long = dma_word(opcode, buffer=0, inner=400)
     r = dma.check(small(), np.concatenate([fence, long, fence, long, fence, fence]), latency=60)
     assert r.done[2] - r.done[1] == 1
     assert r.done[1] - r.started[1] > 60
@@ -221,7 +222,7 @@ def test_cycles_of_short_runs() -> None:
 
 @pytest.mark.parametrize("opcode", [Opcode.LOAD, Opcode.STORE])
 def test_latencies_of_four_words_overlap(opcode: Opcode) -> None:
-    words = np.concatenate([dma.dma_word(opcode, buffer=0, inner=8, offset=64 * k, sram=k) for k in range(8)])
+    words = np.concatenate([dma_word(opcode, buffer=0, inner=8, offset=64 * k, sram=k) for k in range(8)])
     m = small()
     m.regions[1] = (m.regions[1][0] & ~63, m.regions[1][1])
     r = dma.check(m, words, latency=200)
@@ -229,6 +230,14 @@ def test_latencies_of_four_words_overlap(opcode: Opcode) -> None:
     assert r.started[4] > r.done[0]  # no more than four between start and done
     assert (np.diff(r.done[:4]) <= 2).all()
     assert r.done[7] - r.started[0] < 2 * 220
+
+
+@pytest.mark.parametrize("opcode", [Opcode.LOAD, Opcode.STORE])
+def test_more_bursts_than_there_are_places(opcode: Opcode) -> None:
+    """600 bursts while the first answer is not there: addresses wait after the 256 that fit."""
+    word = dma_word(opcode, buffer=0, inner=8, n=(600, 1, 1), dstride=(16, 0, 0), sstride=(1, 0, 0))
+    r = dma.check(small(), word, latency=900)
+    assert r.run.bursts >= 600 and r.done[0] - r.started[0] > 2 * 900  # in three parts
 
 
 def test_cycles_of_turned_tiles() -> None:

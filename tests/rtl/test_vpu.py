@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from dpu.bench import mutation_run
 from dpu.bench.mutation_nets import compile_net
+from dpu.bench.rtl_vec_words import VecWords
 from dpu.ir.arch import load_arch
 from dpu.ir.isa import (
     RED_ACCUMULATE,
@@ -47,7 +48,7 @@ def campaign(cols: int, lanes: int, seeds: range, words: int, rows: int = 40) ->
     for seed in seeds:
         rng = np.random.default_rng(seed)
         tile = vpu.fresh(shape, rng, wild=bool(seed % 2))
-        batch, drain = vpu.Words(shape, rng, rows).batch(words)
+        batch, drain = VecWords(shape, rng, rows).batch(words)
         found = vpu.mismatch(shape, tile, batch, drain, seed=seed, hold=HOLDS[seed % len(HOLDS)])
         assert not found, f"seed {seed}, drain {drain.tolist()}: {found}"
 
@@ -122,7 +123,7 @@ def faults(cols: int, lanes: int, seeds: range) -> int:
         tile = vpu.fresh(shape, rng, wild=False)
         tile.tables[int(rng.integers(0, 2))] = None
         while True:
-            batch, drain = vpu.Words(shape, rng, 12).batch(2)
+            batch, drain = VecWords(shape, rng, 12).batch(2)
             _spoil(batch[1:2], rng, cols)
             _, fault, _ = vpu.simulate(vpu.twin(shape, tile), batch)
             if fault is not None:
@@ -165,6 +166,15 @@ def test_inexact_integer_sums_are_faults() -> None:
         for rows, tiles in ((150, 8), (1030, 1), (1028, 1), (1, 128), (1, 129)):
             w = vec_words({**f, "red": int(red), "rows": rows, "tiles": tiles})
             assert not vpu.mismatch(shape, tile, w, [0])
+
+
+def test_column_sums_wait_for_param() -> None:
+    """A tile's sums take two PARAM writes; when these are refused most of the time, the sums of four tiles wait."""
+    shape = vpu.arch(*SMALL)
+    tile = vpu.fresh(shape, np.random.default_rng(1), wild=False)
+    f = {"rows": 1, "tiles": 60, "valid": 16, "a_src": F16, "a_rs": 1, "a_ts": 1, "red_at": 2000}
+    f |= {"d_src": pack(Buffer.NONE, Format.F16), "red": int(Reduce.SUM_SQ) | RED_COLUMNS}
+    assert not vpu.mismatch(shape, tile, vec_words(f), [0], hold=(0, 250, 0))
 
 
 def test_stop_begins_nothing_more() -> None:
