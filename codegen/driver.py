@@ -40,6 +40,8 @@ from .emit import Assembler, Emitted, HostInputs, Lowered
 from .verify.verify import verify_program
 
 Shapes = Mapping[str, tuple[int, ...]]
+Say = Callable[[str], None]
+"""Takes a line about what happens next."""
 PRECISIONS = ("w8a8",)
 MAX_BATCH = 64  # diffusers' upsampling takes another branch from here on
 
@@ -116,6 +118,10 @@ def graph_of(
     return module, store, records
 
 
+def _silent(_: str) -> None:
+    pass
+
+
 @dataclass
 class Front:
     """One model lowered and scheduled, before words: what `assemble` and the container need of it."""
@@ -138,16 +144,22 @@ def lower_onnx(
     statistics: Statistics | None,
     dump_dir: Path | None = None,
     checkpoint: Path | None = None,
+    absent: bool = False,
+    say: Say = _silent,
 ) -> Front:
     """Lower one ONNX file. Every pass is dumped, numbered, into `dump_dir` if there is one.
+
+    With `absent` no weight is read and none needs to be there: what comes out can be timed and proved, not run.
 
     Raises:
         DpuError: see `graph_of`, `quantise`, `lower_module`.
     """
-    module, store, records = graph_of(onnx, part, shapes, dump_dir=dump_dir, checkpoint=checkpoint)
+    say(f"{part}: graph passes")
+    module, store, records = graph_of(onnx, part, shapes, absent, dump_dir, checkpoint)
     host = _host_layouts(module)
     cut = segments(module)
-    tables = {str(s[k]): store.get(str(s[k])) for s in cut for k in ("table", "position") if k in s}
+    named = [str(s[k]) for s in cut for k in ("table", "position") if k in s]
+    tables = {} if absent else {name: store.get(name) for name in named}
     derived: Derived = {}
     fetch = fetcher(store.get, derived)
 
@@ -156,6 +168,7 @@ def lower_onnx(
 
     run([Stage("quantise", lambda m: quantise(m, arch, statistics, derived, part))])
     text = print_module(module, locations=True)
+    say(f"{part}: tile programs")
     lowered: list[tuple[LoweredEntry, ConstantPool]] = []
 
     def stage(name: str, work: Callable[[], None]) -> Stage:
@@ -189,15 +202,17 @@ def lower_onnx(
     return Front(part, lowered, text, fetch, host, cut, tables, records)
 
 
-def _join(models: Iterable[Front], arch: Arch) -> Compiled:
+def _join(models: Iterable[Front], arch: Arch, constants: bool = True, say: Say = _silent) -> Compiled:
     """One program of several models, lowered one after the other."""
     assembler, fronts = Assembler(arch), []
     for f in models:
+        say(f"{f.part}: words and semaphores")
         host = {f"{entry.name}/{name}": layout for entry, _ in f.lowered for name, layout in f.host.items()}
         assembler.add(f.lowered, host)
         fronts.append(f)
-    emitted = assembler.finish()
+    emitted = assembler.finish(constants)
     program = emitted.bare
+    say("proof of bounds, order and values")
     verify_program(program)
     program.host_segments = [_segment(f.part, s) for f in fronts for s in f.segments]
     program.info["segments"] = {f.part: f.segments for f in fronts if f.segments}
@@ -222,13 +237,15 @@ def compile_onnx(
     statistics: Statistics | None,
     dump_dir: Path | None = None,
     checkpoint: Path | None = None,
+    absent: bool = False,
 ) -> Compiled:
-    """Compile one ONNX file into a program of its own.
+    """Compile one ONNX file into a program of its own; with `absent` one without weights, see `lower_onnx`.
 
     Raises:
         DpuError: see `lower_onnx`, `assemble`.
     """
-    compiled = _join([lower_onnx(onnx, part, arch, shapes, statistics, dump_dir, checkpoint)], arch)
+    front = lower_onnx(onnx, part, arch, shapes, statistics, dump_dir, checkpoint, absent)
+    compiled = _join([front], arch, constants=not absent)
     compiled.emitted.bare.info.update({"part": part, "precision": "w8a8", "model_sha256": sha256(onnx)})
     return compiled
 
@@ -248,13 +265,15 @@ def compile_folder(
     parts: Sequence[str] = PARTS,
     checkpoint: Path | None = None,
     uncalibrated: bool = False,
+    progress: Say | None = None,
 ) -> Compiled:
     """Compile an exported pipeline folder, or one ONNX file of a UNet.
 
     `size` is (height, width) in pixels, zero for the folder's own; `shapes` fixes open dimensions of a single file.
     `parts` of a folder are compiled beside the UNet; the others go along for the host. `checkpoint` is a safetensors
     file with other weights for the UNet (`frontend/checkpoint.py`). `uncalibrated` programs take every maximum as one:
-    their words and their timing are those of a calibrated one, their images are not.
+    their words and their timing are those of a calibrated one, their images are not. `progress` is called with a line
+    of text before each stage.
 
     Raises:
         DpuError: no calibration, one of another model, or anything the stages refuse.
@@ -279,16 +298,17 @@ def compile_folder(
     if folder:
         wanted.setdefault("sample", (batch, 4, *latent))
     statistics = None if uncalibrated and calibration is None else _statistics(calibration, onnx)
+    say = progress or _silent
     dumps = dump_dir / "unet" if dump_dir is not None and folder else dump_dir
 
     def models() -> Iterator[Front]:
-        yield lower_onnx(onnx, "unet", target, wanted, statistics, dumps, checkpoint)
+        yield lower_onnx(onnx, "unet", target, wanted, statistics, dumps, checkpoint, say=say)
         for part in parts if folder else ():
             file = model / part / "model.onnx"
             own = dump_dir / part if dump_dir is not None else None
-            yield lower_onnx(file, part, target, part_shapes(file, latent), statistics, own)
+            yield lower_onnx(file, part, target, part_shapes(file, latent), statistics, own, say=say)
 
-    compiled = _join(models(), target)
+    compiled = _join(models(), target, say=say)
     program = compiled.emitted.bare
     program.info.update({"part": "pipeline" if folder else "unet", "precision": "w8a8", "model_sha256": sha256(onnx)})
     if folder:
@@ -307,9 +327,22 @@ def compile_folder(
         if made != size_here:
             compiled.notes.append(f"calibrated at {made} pixels (height x width), compiled for {size_here}")
     if out is not None:
-        compiled.emitted.save(out)
+        compiled.emitted.save(out, _each_gigabyte(say))
         compiled.path = out
     return compiled
+
+
+def _each_gigabyte(say: Say) -> Callable[[int, int], None]:
+    """Says how much of the constants is written, once each GB."""
+    said = 0
+
+    def written(done: int, total: int) -> None:
+        nonlocal said
+        if done // 10**9 > said:
+            said = done // 10**9
+            say(f"weights: {done / 1e9:.1f} of {total / 1e9:.1f} GB written")
+
+    return written
 
 
 def latent_size(folder: Path, size: tuple[int, int]) -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -54,8 +54,10 @@ class Emitted:
     def program(self, program: Program) -> None:
         self.bare, self.image = program, None
 
-    def save(self, path: Path | str) -> None:
+    def save(self, path: Path | str, progress: Callable[[int, int], None] | None = None) -> None:
         """Write the `.dpu`, constants one after the other; those of `program` are then a view of the file.
+
+        `progress` is called with (bytes of constants written, bytes in all).
 
         Raises:
             DpuError: see `dpufile.save`.
@@ -63,8 +65,20 @@ class Emitted:
         if self.image is None:
             save(self.bare, path)
             return
-        save(self.bare, path, ahead(self.image.chunks()))
+        save(self.bare, path, _counted(ahead(self.image.chunks()), self.image.size, progress))
         self.bare.constants, self.image = load(path, verify=False).constants, None
+
+
+def _counted(
+    pieces: Iterator[npt.NDArray[np.uint8]], total: int, progress: Callable[[int, int], None] | None
+) -> Iterator[npt.NDArray[np.uint8]]:
+    """The same pieces; `progress` hears of each after it was used."""
+    done = 0
+    for piece in pieces:
+        yield piece
+        done += piece.nbytes
+        if progress:
+            progress(done, total)
 
 
 def emit(
@@ -125,6 +139,8 @@ class Assembler:
             drams = self.memory.plan(e.program)
             self.places.update(drams)
             encoded = encode(e.program, drams, self.arch.tiles)
+            for section in e.program.sections:
+                section.ops = []  # all of it is in the words; of a full-size entry the objects take gigabytes
             self.words[e.name], _ = insert_semaphores(encoded.order, encoded.placed, self.arch)
             self.tables |= record(e.name, _source(e, encoded), self.arch, self.words[e.name], drams)
             for name, dram in pool.drams.items():

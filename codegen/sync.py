@@ -106,10 +106,19 @@ def _touched(streams: list[Words], number: list[Ints], arch: Arch) -> tuple[int,
                     me, space, low, high = _pages(me, first_page[space], np.maximum(low, 0), high)
                 else:
                     space = space + tile * _SCRATCHPADS
-                found.append((me, space, low, high, np.full(len(me), write), np.full(len(me), o.dram)))
-    rows = [np.concatenate(x) for x in zip(*found, strict=True)]
+                numbers = (me.astype(np.int32), space.astype(np.int32), low, high)
+                found.append((*numbers, np.full(len(me), write), np.full(len(me), o.dram)))
+    columns.clear()  # many tiles make very many accesses: of each column one copy at a time
+    by_column = [list(x) for x in zip(*found, strict=True)]
+    found.clear()
+    rows: list[npt.NDArray[np.generic]] = []
+    for parts in by_column:
+        rows.append(np.concatenate(parts))
+        parts.clear()
     by_word = np.argsort(rows[0], kind="stable")
-    return spaces, tuple(x[by_word] for x in rows)
+    for i, row in enumerate(rows):
+        rows[i] = row[by_word]
+    return spaces, tuple(rows)
 
 
 def _pages(me: Ints, first: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints, Ints, Ints]:
@@ -159,12 +168,13 @@ def insert_semaphores(order: Order | Ints, streams: list[Words], arch: Arch) -> 
         engine[~ends].astype(np.int32),
         drains[~ends],
         first,
-        space.astype(np.int32),
-        low.astype(np.int64),
-        high.astype(np.int64),
-        write.astype(np.bool_),
-        far.astype(np.bool_),
+        space.astype(np.int32, copy=False),
+        low.astype(np.int64, copy=False),
+        high.astype(np.int64, copy=False),
+        write.astype(np.bool_, copy=False),
+        far.astype(np.bool_, copy=False),
     )
+    del of, space, low, high, write, far, first
     final = [index[ends & (tile == t)] for t in range(tiles)]
     return _build(found, index[~ends], streams, final)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -173,19 +173,23 @@ def _export(out: Path, source: _Source, spec: ExportSpec, parts: Sequence[str], 
         out.mkdir(parents=True, exist_ok=True)
     except OSError as e:
         raise DpuError(str(out), f"cannot make this folder ({e.strerror})", code="E101") from e
-    components = COMPONENTS if source.weights else tuple(p for p in COMPONENTS if p in parts)
+    # Without weights the VAE's folder holds its configuration, which says what size of latent an image has.
+    needed = {*parts, *(["vae"] if "vae_decoder" in parts else [])}
+    components = COMPONENTS if source.weights else tuple(c for c in COMPONENTS if c in needed)
     if source.weights:
         _write_tables(out, source, say)
     entries: dict[str, Any] = {}
     for name in (*components, *(p for p in ("vae_decoder",) if p in parts)):
         component = "vae" if name == "vae_decoder" else name
         key = {**source.key(component), "versions": versions(), "precision": spec.precision}
+        own = _own(spec, name)
         if name in parts:
-            key["export"] = asdict(spec)
+            key["export"] = asdict(own)
         record = record_of(out / name, key)
         if record is None:
-            say(f"{name}: exporting" if name in parts else f"{name}: writing weights")
-            _write_unit(out, name, component, key, source, spec, name in parts, say)
+            what = "exporting" if name in parts else "writing weights" if source.weights else "writing its config"
+            say(f"{name}: {what}")
+            _write_unit(out, name, component, key, source, own, name in parts, say)
             record = read_json(out / name / RECORD)
         else:
             say(f"{name}: kept")
@@ -204,6 +208,11 @@ def _export(out: Path, source: _Source, spec: ExportSpec, parts: Sequence[str], 
         "parts": entries,
     }
     write_json(out / MANIFEST, manifest)
+
+
+def _own(spec: ExportSpec, part: str) -> ExportSpec:
+    """The spec of one part. A text encoder's batch is always open: prompts are encoded one by one, or as a pair."""
+    return replace(spec, symbolic=True) if part in ("text_encoder", "text_encoder_2") else spec
 
 
 def _write_unit(

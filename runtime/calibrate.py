@@ -2,6 +2,9 @@
 
 After each step the statistics are saved beside the output file with all that the next step needs, so that an
 interrupted run continues there (with Euler; with a scheduler that remembers earlier steps, at the last whole prompt).
+
+A long schedule can be recorded at a few of its timesteps (`FewSteps`): their noise levels are exactly those of the long
+one, from its first to its last, and the sampler jumps from each to the next.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from ..frontend.part_shapes import part_shapes
 from ..ir import graph as g
 from ..ir.naming import op_names
 from ..passes.calibration import FORMAT, METADATA, load_calibration, stat_key, statistic_name
+from .float_interpreter import kept_bytes
 from .parts import PARTS, canonical_part, float_part
 from .pipeline import Conditioning, HalfWay, Pipeline, Request, Step
 from .unets import FloatUnet
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
 
     from ..frontend.weights import WeightStore
     from .float_interpreter import Weights
+    from .pipeline_files import PipelineFiles
 
 F32 = npt.NDArray[np.float32]
 _WATCHED: dict[type[Operation], tuple[str, ...]] = {
@@ -75,7 +80,7 @@ class Statistics:
             self._maximum(f"{stat_key(self._names[op], 'y')}:absmax", values[0].abs().amax())
 
     def _maximum(self, name: str, found: Tensor) -> None:
-        new = found.numpy()
+        new = found.cpu().numpy()
         old = self.tensors.get(name)
         self.tensors[name] = np.array(new if old is None else np.maximum(old, new), np.float32)
 
@@ -83,8 +88,52 @@ class Statistics:
         count = f"{name}.count"
         n = float(self.tensors.get(count, np.zeros((), np.float32)))
         old = self.tensors.get(name, np.zeros(found.shape, np.float32))
-        self.tensors[name] = np.array(old + (found.numpy() - old) / np.float32(n + 1), np.float32)
+        self.tensors[name] = np.array(old + (found.cpu().numpy() - old) / np.float32(n + 1), np.float32)
         self.tensors[count] = np.array(n + 1, np.float32)
+
+
+class FewSteps(Pipeline):
+    """A pipeline whose steps are evenly chosen timesteps of a schedule of `of`, the first and the last among them.
+
+    Fewer steps of a schedule of their own would not do: with SDXL's "leading" spacing 20 steps begin at timestep 951,
+    5 steps at 801, and the noisiest inputs, where activations are largest, would never be seen. Here sigmas, timestep
+    embedding and input scale are those of the long schedule; only the latents differ from it, by the error of Euler's
+    method over steps that are longer. The exact latents would cost the forwards of all steps.
+
+    Raises:
+        DpuError: files are missing.
+    """
+
+    def __init__(self, files: PipelineFiles, of: int) -> None:
+        super().__init__(files)
+        self._of = of
+
+    def scheduler(self, steps: int) -> Any:
+        """A fresh scheduler, set to `steps` timesteps of the long schedule.
+
+        Raises:
+            DpuError: the long one has fewer, or this kind of scheduler takes no timesteps.
+        """
+        found = super().scheduler(self._of)
+        every = [float(t) for t in found.timesteps]
+        if steps > len(every):
+            raise DpuError("--of-steps", f"{steps} steps cannot be chosen from {len(every)}", code="E501")
+        try:
+            found.set_timesteps(timesteps=[every[i] for i in evenly(len(every), steps)])
+        except (TypeError, ValueError) as e:
+            raise DpuError(
+                "--of-steps",
+                f"{type(found).__name__} takes no chosen timesteps",
+                why=str(e),
+                hint="leave it out: --steps alone makes a schedule of its own",
+                code="E501",
+            ) from e
+        return found
+
+
+def evenly(total: int, count: int) -> list[int]:
+    """`count` of the numbers below `total`, evenly spaced, from the first to the last."""
+    return [round(i * (total - 1) / max(count - 1, 1)) for i in range(count)]
 
 
 def calibrate(
@@ -100,10 +149,14 @@ def calibrate(
     progress: Callable[[int, int], None] | None = None,
     parts: Mapping[str, tuple[ModuleOp, WeightStore]] | None = None,
     weights_digest: str = "",
+    of_steps: int = 0,
+    device: str = "cpu",
 ) -> None:
     """Write the statistics of `prompts` to `out`; `progress` gets (steps done, steps in all).
 
-    `parts` are text encoders and VAE decoder as canonical graphs: they run in float32 and are recorded too.
+    `parts` are text encoders and VAE decoder as canonical graphs: they run in float32 and are recorded too. `of_steps`
+    is what the file says of a `pipeline` with `FewSteps`. The graphs run on `device`, "cpu" or "cuda"; only runs on the
+    CPU give the same bytes again on another computer.
 
     Raises:
         DpuError: no prompts, or `out` cannot be written.
@@ -121,17 +174,19 @@ def calibrate(
         "steps": str(steps),
         "guidance": repr(guidance),
         "size": f"{height}x{width}",
+        **({"of_steps": str(of_steps)} if of_steps else {}),
+        **({"device": device} if device != "cpu" else {}),
     }
     partial = out.with_name(f".{out.name}.partial")
     tensors, first = _resume(partial, info)
     half_way = _half_way(tensors, first % steps)
     statistics = Statistics(module, tensors)
     _save(partial, statistics.tensors, {**info, "done": str(first)})  # an unwritable folder shows before the work
-    unet = FloatUnet(module, weights)
+    unet = FloatUnet(module, weights, device)
     unet.observe, unet.observe_inputs = statistics.results, statistics.operands
     for name, (graph, store) in (parts or {}).items():
         own = Statistics(graph, statistics.tensors, name)
-        pipeline.parts[name] = float_part(name, graph, store, own.results, own.operands)
+        pipeline.parts[name] = float_part(name, graph, store, own.results, own.operands, device)
     total = len(prompts) * steps
 
     resumable = pipeline.resumable
@@ -214,11 +269,16 @@ def calibrate_folder(
     guidance: float = 5.0,
     size: tuple[int, int] = (0, 0),
     progress: Callable[[int, int], None] | None = None,
+    of_steps: int = 0,
+    device: str = "cpu",
 ) -> None:
     """Calibrate an exported pipeline with the first `prompts` calibration prompts.
 
+    With `of_steps` the `steps` are chosen evenly from a schedule of so many (`FewSteps`). `device` is where the graphs
+    run: "cpu" or "cuda".
+
     Raises:
-        DpuError: the folder is no exported pipeline, or the graph cannot be imported.
+        DpuError: the folder is no exported pipeline, the graph cannot be imported, or there is no such device.
     """
     from ..files import sha256
     from ..frontend.onnx_load import weights_digest
@@ -228,7 +288,10 @@ def calibrate_folder(
     available = calibration_prompts()
     if not 1 <= prompts <= len(available):
         raise DpuError("--prompts", f"{prompts} is not between 1 and {len(available)}", code="E501")
-    pipeline = Pipeline(FolderFiles(folder))
+    kept_bytes(device)  # refused before the work
+    if of_steps and of_steps < steps:
+        raise DpuError("--of-steps", f"{steps} steps cannot be chosen from {of_steps}", code="E501")
+    pipeline = FewSteps(FolderFiles(folder), of_steps) if of_steps else Pipeline(FolderFiles(folder))
     height, width = pipeline.size(Request("", height=size[0], width=size[1]))
     latent = (height // pipeline.scale, width // pipeline.scale)
     module, weights = canonical_unet(folder, 2 if guidance > 1 else 1, latent)
@@ -247,6 +310,8 @@ def calibrate_folder(
         progress,
         graphs,
         weights_digest(onnx),
+        of_steps,
+        device,
     )
 
 

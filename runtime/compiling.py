@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -31,8 +31,11 @@ def compile_text(
     bisect: Path | None,
     checkpoint: Path | None = None,
     uncalibrated: bool = False,
+    progress: Callable[[str], None] | None = None,
 ) -> tuple[str, bool]:
     """What to print, and whether the check (if there was one) found every value equal.
+
+    `progress` is called with a line of text before each stage.
 
     Raises:
         DpuError: see `compile_folder` and `check`.
@@ -50,6 +53,7 @@ def compile_text(
             dump_dir=dump_dir,
             checkpoint=checkpoint,
             uncalibrated=uncalibrated,
+            progress=progress,
         )
     text = compiled.summary()
     if not check and bisect is None:

@@ -3,11 +3,15 @@
 Tensors are torch, samples x tokens x channels. Weights are read from the weight store when first used, converted to
 float32 and kept, so that the steps after the first pay only for arithmetic; of a model larger than `KEPT` the rest is
 converted each time, which is little beside the arithmetic of so many weights.
+
+The arithmetic runs on the CPU or on a GPU (`device="cuda"`), in float32 on both: TF32 is off. A GPU adds in another
+order, so its results differ from the CPU's in the last bits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -34,7 +38,9 @@ Override = Callable[[Operation, Get], "Tensor | None"]
 
 
 KEPT = 2 << 30
-"""Bytes of parameters that an interpreter keeps."""
+"""Bytes of parameters that an interpreter keeps on the CPU; on a GPU it is half of what is free at the start."""
+
+DEVICES = ("cpu", "cuda")
 
 
 class Weights(Protocol):
@@ -52,9 +58,11 @@ class FloatInterpreter:
     order (absent optional operands are skipped), `override` before an operation is evaluated, all in program order.
     """
 
-    def __init__(self, module: ModuleOp, weights: Weights) -> None:
+    def __init__(self, module: ModuleOp, weights: Weights, device: str = "cpu") -> None:
         self.module = module
+        self.device = device
         self._weights = weights
+        self._most = kept_bytes(device)
         self._params: dict[tuple[str, tuple[str, ...]], Tensor] = {}
         self._kept = 0
 
@@ -80,13 +88,13 @@ class FloatInterpreter:
         values: dict[SSAValue, Tensor] = {}
         for name, argument in zip(argument_names(function), function.body.block.args, strict=True):
             given = host_input(name, shape_of(argument), inputs, f"function '{func}'")
-            values[argument] = torch.from_numpy(given)
+            values[argument] = torch.from_numpy(given).to(self.device)
         uses = {v: sum(1 for _ in v.uses) for op in function.body.block.ops for v in (*op.operands, *op.results)}
-        with torch.inference_mode():
+        with torch.inference_mode(), full_float32():
             for op in function.body.block.ops:
                 if isinstance(op, ReturnOp):
                     return {
-                        name: np.ascontiguousarray(values[v].numpy())
+                        name: np.ascontiguousarray(values[v].cpu().numpy())
                         for name, v in zip(result_names(function), op.operands, strict=True)
                     }
                 if isinstance(op, g.ParamOp):
@@ -119,12 +127,51 @@ class FloatInterpreter:
                     f"is {list(array.shape)} in the weight store, {list(shape_of(op.value))} in the graph",
                     code="E402",
                 )
-            made = torch.from_numpy(array)
-            if self._kept + array.nbytes > KEPT:
+            made = torch.from_numpy(array).to(self.device)
+            if self._kept + array.nbytes > self._most:
                 return made
             self._kept += array.nbytes
             self._params[key] = made
         return self._params[key]
+
+
+def kept_bytes(device: str) -> int:
+    """Bytes of parameters that an interpreter on `device` keeps.
+
+    Raises:
+        DpuError: no such device, or this computer has none.
+    """
+    if device not in DEVICES:
+        raise DpuError("--device", f"no device '{device}'", hint=f"one of {', '.join(DEVICES)}", code="E501")
+    if device == "cpu":
+        return KEPT
+    import torch
+
+    if not torch.cuda.is_available():
+        raise DpuError(
+            "--device cuda",
+            "PyTorch sees no CUDA GPU",
+            why=f"torch {torch.__version__} on this computer has none",
+            hint="install a CUDA build of PyTorch on a computer with a GPU, or use --device cpu",
+            code="E430",
+        )
+    free, _ = torch.cuda.mem_get_info()
+    return int(free // 2)
+
+
+@contextmanager
+def full_float32() -> Iterator[None]:
+    """Products on a GPU in float32: TF32, which convolutions use by default, keeps 10 bits of a factor."""
+    import torch
+
+    matmul = torch.backends.cuda.matmul
+    before = matmul.allow_tf32
+    matmul.allow_tf32 = False
+    try:
+        with torch.backends.cudnn.flags(enabled=True, allow_tf32=False, deterministic=True):
+            yield
+    finally:
+        matmul.allow_tf32 = before
 
 
 def run_float(
@@ -268,7 +315,8 @@ def _concat(op: g.ConcatOp, get: Get) -> Any:
 def _sinusoid(op: g.SinusoidOp, get: Get) -> Any:
     import torch
 
-    return torch.from_numpy(sinusoid(get("x").numpy(), op.half.value.data))
+    x = get("x")
+    return torch.from_numpy(sinusoid(x.cpu().numpy(), op.half.value.data)).to(x.device)
 
 
 _RULES: dict[type[Operation], Callable[[Any, Get], Any]] = {

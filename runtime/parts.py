@@ -129,9 +129,14 @@ def part_segments(program: Program, part: str) -> list[Segment]:
 
 
 def float_part(
-    part: str, module: ModuleOp, store: WeightStore, observe: Observe | None = None, operands: Observe | None = None
+    part: str,
+    module: ModuleOp,
+    store: WeightStore,
+    observe: Observe | None = None,
+    operands: Observe | None = None,
+    device: str = "cpu",
 ) -> GraphPart:
-    """A part in float32 by the interpreter, with observers for calibration."""
+    """A part in float32 by the interpreter on `device`, with observers for calibration."""
     from xdsl.dialects.func import FuncOp
 
     from ..ir.signature import argument_names, result_names
@@ -139,7 +144,7 @@ def float_part(
     from .float_interpreter import FloatInterpreter
 
     (function,) = (f for f in module.ops if isinstance(f, FuncOp))
-    interpreter = FloatInterpreter(module, store)
+    interpreter = FloatInterpreter(module, store, device)
     names = argument_names(function)
 
     def run(values: Mapping[str, F32]) -> dict[str, F32]:

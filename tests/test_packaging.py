@@ -36,6 +36,8 @@ def test_wheel_carries_data_and_nothing_generic(tmp_path: Path) -> None:
         "dpu/configs/dram/hbm2_vu47p.json",
         "dpu/simulator/dram/dram_model.cpp",
         "dpu/simulator/dram/dram_model.hpp",
+        "dpu/simulator/timing_cpp/run.cpp",
+        "dpu/simulator/timing_cpp/timing.hpp",
         "dpu/configs/workload/prompts.txt",
         "dpu/configs/workload/sdxl_base/unet.json",
         "dpu/py.typed",

@@ -15,6 +15,10 @@ def calibrate(
     steps: Annotated[int, typer.Option(help="Denoising steps a prompt.")] = 20,
     guidance: Annotated[float, typer.Option(help="Guidance scale.")] = 5.0,
     size: Annotated[str | None, typer.Option(help="WIDTHxHEIGHT; default: the model's.")] = None,
+    of_steps: Annotated[
+        int, typer.Option(min=0, help="Choose the steps evenly from a schedule of so many; 0: --steps is the schedule.")
+    ] = 0,
+    device: Annotated[str, typer.Option(help="Where the graphs run: cpu or cuda.")] = "cpu",
 ) -> None:
     """How large do the activations of this model get?
 
@@ -23,12 +27,12 @@ def calibrate(
     \b
     Examples:
       dpuc calibrate out/tiny -o out/calib.safetensors
-      dpuc calibrate out/tiny --prompts 2 --steps 4 --size 64x64 -o out/quick.safetensors
+      dpuc calibrate out/sdxl --prompts 2 --steps 5 --of-steps 20 -o out/sdxl-calib.safetensors
     """
     from ..calibrate import calibrate_folder
     from .common import check_output, parse_size, progress
 
     check_output(out)
     with progress("calibrating") as bar:
-        calibrate_folder(model, out, prompts, steps, guidance, parse_size(size), bar)
+        calibrate_folder(model, out, prompts, steps, guidance, parse_size(size), bar, of_steps, device)
     typer.echo(f"wrote {out}")

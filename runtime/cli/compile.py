@@ -65,6 +65,7 @@ def compile_model(
         bisect,
         weights,
         uncalibrated,
+        lambda line: typer.echo(f"... {line}", err=True),
     )
     typer.echo(text)
     raise typer.Exit(0 if ok else 1)

@@ -14,10 +14,13 @@ app = new_app("")
 
 @app.command(epilog="--debug, anywhere, shows the traceback of an error.")
 def dpurun(
-    model: Annotated[Path, typer.Argument(help="A .dpu file, or an exported folder with --target cpu.")],
+    model: Annotated[Path, typer.Argument(help="A .dpu file; an exported folder for targets cpu and gpu.")],
     prompt: Annotated[str, typer.Option(help="What the image shows.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="The PNG to write.")] = Path("out.png"),
-    target: Annotated[str, typer.Option(help="sim: the simulated device; rtl: its Verilog; cpu: float32.")] = "sim",
+    target: Annotated[
+        str, typer.Option(help="sim: the simulated device; rtl: its Verilog; cpu: float32; gpu: CUDA.")
+    ] = "sim",
+    engine: Annotated[str, typer.Option(help="Of target gpu: ort, torch, or best (measured: torch).")] = "best",
     device: Annotated[str, typer.Option(help="Where target sim computes: cpu or cuda.")] = "cpu",
     negative: Annotated[str | None, typer.Option(help="What the image must not show.")] = None,
     seed: Annotated[int, typer.Option(help="Of the starting noise, as diffusers draws it on the CPU.")] = 0,
@@ -29,6 +32,9 @@ def dpurun(
     waves: Annotated[Path | None, typer.Option(help="Write all signals of target rtl, VCD: keep runs short.")] = None,
     report: Annotated[Path | None, typer.Option(help="Write the device's report into this folder.")] = None,
     compare: Annotated[Path | None, typer.Option(help="Exported folder: SQNR of each step against float32.")] = None,
+    reference: Annotated[Path | None, typer.Option(help="With --compare: a PNG for the image in float32.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Folder of finished steps: a killed run goes on there.")] = None,
+    timing: Annotated[bool, typer.Option("--timing/--no-timing", help="Simulate the device's cycles.")] = True,
     dump_tensors: Annotated[list[str] | None, typer.Option(help="[ENTRY:]GLOB of operations, nodes, tensors.")] = None,
     dump_to: Annotated[Path | None, typer.Option(help="Folder for the dumped tensors of every run.")] = None,
     break_at: Annotated[str | None, typer.Option(help="[ENTRY:]GLOB: stop at this operation and step.")] = None,
@@ -42,6 +48,7 @@ def dpurun(
       dpurun out/tiny.dpu --device cuda --prompt "a red fox in the snow" --seed 7 -o out/fox.png
       dpurun out/tiny.dpu --target rtl --prompt "a red fox in the snow" --seed 7 --steps 1 -o out/fox.png
       dpurun out/tiny --target cpu --prompt "a red fox in the snow" --seed 7 -o out/reference.png
+      dpurun out/tiny --target gpu --engine ort --prompt "a red fox in the snow" --seed 7 -o out/gpu.png
     """
     from ..generate import make_image
     from ..looking import Looking, quitting
@@ -49,10 +56,12 @@ def dpurun(
 
     height, width = parse_size(size)
     request = Request(prompt, negative, seed, steps, guidance, height, width)
-    for path, folder in ((out, False), (trace, False), (waves, False), (report, True), (dump_to, True)):
-        check_output(path, folder)
+    for file in (out, reference, trace, waves):
+        check_output(file)
+    for folder in (report, dump_to, resume):
+        check_output(folder, folder=True)
     looking = Looking(tuple(dump_tensors or ()), dump_to, break_at, break_commands, trace_detail)
-    passes = 2 if compare else 1
+    passes = 3 if compare else 1
     done = 0
 
     with progress("denoising") as bar, quitting():
@@ -63,8 +72,36 @@ def dpurun(
             if break_at is None:  # it would draw over what the stepper shows
                 bar(done, passes * steps)
 
-        summary = make_image(model, target, request, out, trace, report, compare, on_step, looking, waves, device)
-    typer.echo(f"wrote            {', '.join(str(p) for p in (out, trace, waves, report, dump_to) if p)}")
+        if target == "gpu":
+            from ..gpu.images import make_image_on_gpu
+
+            given: dict[str, object] = {
+                "--trace": trace,
+                "--waves": waves,
+                "--report": report,
+                "--compare": compare,
+                "--resume": resume,
+            }
+            given |= {"--dump-tensors": dump_to if dump_tensors else None, "--break-at": break_at}
+            typer.echo(f"wrote            {out}\n{make_image_on_gpu(model, request, out, engine, given, on_step)}")
+            return
+        summary = make_image(
+            model,
+            target,
+            request,
+            out,
+            trace,
+            report,
+            compare,
+            on_step,
+            looking,
+            waves,
+            device,
+            resume,
+            timing,
+            reference,
+        )
+    typer.echo(f"wrote            {', '.join(str(p) for p in (out, reference, trace, waves, report, dump_to) if p)}")
     typer.echo(summary.text())
 
 

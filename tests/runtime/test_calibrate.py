@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from dpu.errors import DpuError
 from dpu.ir.dialects import parse_module
 from dpu.passes.calibration import load_calibration
-from dpu.runtime.calibrate import Statistics, calibrate
+from dpu.runtime.calibrate import FewSteps, Statistics, calibrate, calibrate_folder, evenly
 from dpu.runtime.float_interpreter import FloatInterpreter
 from dpu.runtime.pipeline import Pipeline
 from dpu.runtime.pipeline_files import FolderFiles
@@ -89,3 +90,69 @@ def test_bad_files_are_refused(tmp_path: Path) -> None:
         load_calibration(bad)
     with pytest.raises(DpuError, match="not a readable calibration file"):
         load_calibration(tmp_path / "absent")
+
+
+def test_a_few_steps_are_timesteps_of_the_long_schedule(tiny_folder: Path) -> None:
+    files = FolderFiles(tiny_folder)
+    long, few = Pipeline(files).scheduler(20), FewSteps(files, 20).scheduler(5)
+    chosen = [0, 5, 10, 14, 19]
+    assert evenly(20, 5) == chosen
+    assert few.timesteps.tolist() == [long.timesteps[i].item() for i in chosen]
+    assert few.sigmas.tolist() == [*(long.sigmas[i].item() for i in chosen), 0.0]
+    assert few.init_noise_sigma == long.init_noise_sigma
+    assert Pipeline(files).scheduler(5).timesteps[0] < long.timesteps[0]  # why a schedule of 5 would not do
+    assert evenly(20, 20) == list(range(20))
+    assert evenly(20, 1) == [0]
+    with pytest.raises(DpuError, match=r"--of-steps: 21 steps cannot be chosen from 20"):
+        FewSteps(files, 20).scheduler(21)
+
+
+def test_a_scheduler_without_chosen_timesteps_is_refused(tiny_folder: Path, tmp_path: Path) -> None:
+    import json
+    import shutil
+
+    folder = tmp_path / "tiny"
+    shutil.copytree(tiny_folder, folder)
+    config = folder / "scheduler" / "scheduler_config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "use_karras_sigmas": True}))
+    with pytest.raises(DpuError, match="EulerDiscreteScheduler takes no chosen timesteps"):
+        FewSteps(FolderFiles(folder), 20).scheduler(5)
+
+
+def test_few_steps_continue_and_the_file_says_what_they_are_of(tiny_folder: Path, tmp_path: Path) -> None:
+    def run(name: str, stop_after: int = 0) -> Path:
+        def stop(done: int, total: int) -> None:
+            if done == stop_after:
+                raise KeyboardInterrupt
+
+        calibrate(
+            FewSteps(FolderFiles(tiny_folder), 20),
+            parse_module(CONV),
+            Store(),
+            tmp_path / name,
+            ["a cat"],
+            3,
+            size=(64, 64),
+            of_steps=20,
+            progress=stop,
+        )
+        return tmp_path / name
+
+    whole = run("whole.safetensors")
+    with pytest.raises(KeyboardInterrupt):
+        run("cut.safetensors", stop_after=1)
+    assert run("cut.safetensors").read_bytes() == whole.read_bytes()
+    info = load_calibration(whole).info
+    assert (info["steps"], info["of_steps"]) == ("3", "20")
+    assert "device" not in info
+
+
+def test_a_missing_gpu_is_named_before_the_work(tiny_folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(DpuError, match=r"--device: no device 'tpu'"):
+        calibrate_folder(tiny_folder, tmp_path / "c.safetensors", device="tpu")
+    with pytest.raises(DpuError, match=r"--of-steps: 20 steps cannot be chosen from 4"):
+        calibrate_folder(tiny_folder, tmp_path / "c.safetensors", of_steps=4)
+    if not torch.cuda.is_available():
+        with pytest.raises(DpuError, match=r"--device cuda: PyTorch sees no CUDA GPU"):
+            calibrate_folder(tiny_folder, tmp_path / "c.safetensors", device="cuda")
+    assert not list(tmp_path.iterdir())
