@@ -1,4 +1,4 @@
-# Targets: demo, test, test-slow, lint, lint-rtl, clean. Everything happens in .venv, made on first use from python3 (3.11 or newer).
+# Targets: demo, test, test-slow, lint, lint-rtl, formal, gpu-evidence, clean. Everything happens in .venv, made on first use from python3 (3.11 or newer).
 
 PYTHON ?= python3
 PIP_FLAGS ?=
@@ -13,7 +13,7 @@ export OMP_WAIT_POLICY ?= passive
 export OMP_NUM_THREADS ?= 1
 export HF_HUB_OFFLINE := 1
 
-.PHONY: demo test test-slow lint lint-rtl clean
+.PHONY: demo test test-slow lint lint-rtl formal gpu-evidence clean
 .DELETE_ON_ERROR:
 
 $(STAMP): pyproject.toml
@@ -49,6 +49,20 @@ lint: $(STAMP) lint-rtl
 
 lint-rtl: $(STAMP)
 	$(BIN)/python -m dpu.rtl.lint
+
+# On a machine with an NVIDIA GPU: measures what results/gpu lacks, then renders its tables. About an hour.
+gpu-evidence: $(STAMP)
+	$(BIN)/python -m pip install $(PIP_FLAGS) -qq --editable '.[gpu]'
+	# Both packages are called onnxruntime inside: the one without CUDA goes, and its files with it.
+	$(BIN)/python -m pip uninstall -qq -y onnxruntime
+	$(BIN)/python -m pip install $(PIP_FLAGS) -qq --force-reinstall --no-deps onnxruntime-gpu
+	mkdir -p $(OUT) results/gpu
+	$(BIN)/dpubench gpu -o $(OUT)/gpu --points all --budget-seconds 5400; \
+	  $(BIN)/dpubench gpu -o $(OUT)/gpu --merge results/gpu/baseline.json
+
+# Minutes to an hour of one core; writes results/rtl/formal.json and the table of rtl/formal/README.md.
+formal: $(STAMP)
+	$(BIN)/python -m dpu.rtl.formal
 
 clean:
 	rm -rf .venv build dist *.egg-info $(OUT) .mypy_cache .ruff_cache .hypothesis

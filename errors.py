@@ -459,6 +459,10 @@ class UnknownTarget(DpuError, code="E430", hint="dpurun --help lists the targets
     """There is no such target, or it has no driver in this version."""
 
 
+class NoGpu(DpuError, code="E431"):
+    """The GPU path lacks a driver, a device, or a package."""
+
+
 class UnfitCheckInput(DpuError, code="E441", hint="give every input in the shape that the graph has"):
     """An input for the check is missing or has another shape."""
 
@@ -496,3 +500,27 @@ class UnknownGolden(DpuError, code="E510"):
 
 class UnexplainedGolden(DpuError, code="E511", hint='say why, as in --accept "better tiling"'):
     """A golden is to change without a reason."""
+
+
+class InvalidEconomics(DpuError, code="E520", hint="docs/economics.md describes every field"):
+    """A field of a GPU, card, scenario, silicon, workload or results file is missing, unknown or outside its range."""
+
+
+class UnsupportedFormat(DpuError, code="E521"):
+    """A file has another format, or another version of it, than this build reads."""
+
+
+class DifferentWork(DpuError, code="E522"):
+    """The files of a comparison are about different images, or about another arch."""
+
+
+class UnfoundedNumber(DpuError, code="E523", hint="measure again, and keep the file as it was written"):
+    """A measured or derived number does not follow from its samples, its inputs, its device or its files."""
+
+
+class UnknownNumber(DpuError, code="E524"):
+    """A results file holds no number of this name."""
+
+
+class MissingPrice(DpuError, code="E525"):
+    """A device has no price or model for what the scenario needs."""
