@@ -150,7 +150,7 @@ def design() -> str:
 def generator() -> str:
     """Digest of the code that turns a seed into a program."""
     here = Path(__file__).parent
-    names = ("rtl_dma_words", "rtl_vec_words", "rtl_programs", "rtl_shapes", "rtl_seeds")
+    names = ("rtl_dma_words", "rtl_vec_words", "rtl_programs", "rtl_spoiled", "rtl_shapes", "rtl_seeds")
     return _digest([here / f"{n}.py" for n in names])
 
 

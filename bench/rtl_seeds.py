@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .rtl_programs import Piece, Program, lay_out, piece, spoiled
+from .rtl_programs import Piece, Program, lay_out, piece
 from .rtl_shapes import card
+from .rtl_spoiled import spoiled
 
 BLOCK = 20
 """Programs that run one after the other on one model: what a program leaves behind is there for the next."""
