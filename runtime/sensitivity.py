@@ -2,12 +2,16 @@
 
 A float forward keeps all its values; each operation is then replaced and only what depends on it is computed again. The
 noise of small errors adds up, so the shares say where a mixed policy would gain most.
+
+At full size that is hundreds of forwards. `own_noise` takes two: each operation is quantised on the float forward's
+operands and its own result is compared. It says which layers lose bits, not what that does to the output.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from math import inf, isfinite, log10
 from pathlib import Path
@@ -26,7 +30,7 @@ from ..ir.naming import op_names
 from ..ir.signature import argument_names, result_names
 from ..passes.quantise import Statistics
 from .fake_quantise import QUANTISED, FakeQuantiser
-from .float_interpreter import FloatInterpreter, Get, Override
+from .float_interpreter import FloatInterpreter, Get, Override, evaluate
 from .tensors import F32, SINUSOID
 
 if TYPE_CHECKING:
@@ -77,6 +81,52 @@ def sensitivity(
             noise[op] += forward.noise(op, quantiser) / len(inputs)
             if progress:
                 progress(i * len(targets) + j + 1, len(inputs) * len(targets))
+    return _costs(module, noise)
+
+
+def own_noise(
+    module: ModuleOp,
+    weights: Weights,
+    calibration: Statistics,
+    inputs: Sequence[Mapping[str, npt.ArrayLike]],
+    progress: Progress | None = None,
+) -> list[LayerCost]:
+    """The SQNR of each operation's own result on float operands, the noisiest first; memory is that of one forward.
+
+    `noise_share` is the operation's part of the sum of all noise over signal.
+
+    Raises:
+        DpuError: as of `sensitivity`.
+    """
+    if not inputs:
+        raise DpuError("sensitivity", "no inputs", code="E501")
+    functions = [f for f in module.ops if isinstance(f, FuncOp)]
+    targets = [op for f in functions for op in f.body.block.ops if isinstance(op, QUANTISED)]
+    interpreter, quantiser = FloatInterpreter(module, weights), FakeQuantiser(module, calibration)
+    noise = dict.fromkeys(targets, 0.0)
+    done = 0
+
+    def compare(op: Operation, get: Get) -> Tensor | None:
+        nonlocal done
+        if op not in noise:
+            return None
+        clean = evaluate(op, get)
+        error = (quantiser(op, get) - clean).double().square().sum() / clean.double().square().sum()
+        noise[op] += float(error) / len(inputs)
+        done += 1
+        if progress:
+            progress(done, len(inputs) * len(targets))
+        return clean
+
+    for given in inputs:
+        named = dict(given)
+        for f in functions:
+            named |= interpreter.run(f.sym_name.data, named, override=compare)
+    return _costs(module, noise)
+
+
+def _costs(module: ModuleOp, noise: Mapping[Operation, float]) -> list[LayerCost]:
+    """Noise over signal by operation as a table, the most costly first."""
     names, total = op_names(module), sum(noise.values())
     return [
         LayerCost(names[op], op.name.removeprefix("dpu."), nodes_of(op), _decibels(x), x / total if total else 0.0)
@@ -151,7 +201,9 @@ class Findings:
 
     def text(self, top: int) -> str:
         """The table that `dpuc sensitivity` prints."""
-        lines = [f"layers that cost most ({self.info['precision']}, one quantised at a time, {self.info['inputs']})"]
+        own = "own" in self.info
+        what = "own results" if own else "one quantised at a time"
+        lines = [f"layers that cost most ({self.info['precision']}, {what}, {self.info['inputs']})"]
         lines.append(f"{'':>3}  {'SQNR':>6}  {'noise':>6}  {'sum':>6}  {'kind':<9}  layer")
         seen = 0.0
         for i, c in enumerate(self.costs[:top]):
@@ -161,7 +213,8 @@ class Findings:
         rest = len(self.costs) - top
         if rest > 0:
             lines.append(f"     and {rest} more with {max(1 - seen, 0):.1%} of the noise")
-        lines.append(f"all {len(self.costs)} together, if independent: {together_db(self.costs):.1f} dB")
+        if not own:
+            lines.append(f"all {len(self.costs)} together, if independent: {together_db(self.costs):.1f} dB")
         return "\n".join(lines)
 
     def save(self, path: Path) -> None:
@@ -182,8 +235,11 @@ def sensitivity_of_folder(
     size: tuple[int, int] = (0, 0),
     steps: int = 3,
     progress: Progress | None = None,
+    own: bool = False,
 ) -> Findings:
     """The costs of an exported pipeline's UNet, on `steps` inputs of the float run of the first evaluation prompt.
+
+    With `own`, each layer's own result is compared instead of the output.
 
     Raises:
         DpuError: the folder is no exported pipeline, or the calibration is of another model.
@@ -205,7 +261,8 @@ def sensitivity_of_folder(
     request = Request(evaluation_prompts()[0], steps=TRAJECTORY, height=size[0], width=size[1])
     height, width = pipeline.size(request)
     module, weights = canonical_unet(folder, 2, (height // pipeline.scale, width // pipeline.scale))
-    costs = sensitivity(module, weights, statistics, unet_inputs(pipeline, request, module, weights, steps), progress)
+    inputs = unet_inputs(pipeline, request, module, weights, steps)
+    costs = (own_noise if own else sensitivity)(module, weights, statistics, inputs, progress)
     info = {
         "model": digest,
         "calibration": sha256(calibration),
@@ -213,6 +270,7 @@ def sensitivity_of_folder(
         "size": f"{width}x{height}",
         "prompt": request.prompt,
         "inputs": f"{steps} of {TRAJECTORY} steps",
+        **({"own": "noise over signal of each layer's own result on float operands"} if own else {}),
     }
     return Findings(costs, info)
 
@@ -230,6 +288,13 @@ def unet_inputs(
     def keep(step: Step) -> None:
         if step.index in wanted:
             found.append({**fixed, "sample": step.sample.copy(), "timestep": np.array([step.timestep], np.float32)})
+        if len(found) == count:
+            raise _EnoughError  # what is left of the run would only cost time
 
-    pipeline.generate(request, FloatUnet(module, weights), keep, decode=False)
+    with suppress(_EnoughError):
+        pipeline.generate(request, FloatUnet(module, weights), keep, decode=False)
     return found
+
+
+class _EnoughError(Exception):
+    """All inputs that were wanted have been seen."""

@@ -88,6 +88,12 @@ def parse_size(text: str | None) -> tuple[int, int]:
     return int(sides[-1]), int(sides[0])
 
 
+def say_stage(line: str) -> None:
+    """Name the stage of long work on standard error, if somebody is looking: logs and pipes get results alone."""
+    if sys.stderr.isatty():
+        print(f"... {line}", file=sys.stderr, flush=True)
+
+
 @contextmanager
 def progress(label: str) -> Iterator[Callable[[int, int], None]]:
     """A progress bar on standard error, from the first call of what is yielded, with (done, total), on."""

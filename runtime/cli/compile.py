@@ -39,7 +39,7 @@ def compile_model(
       dpuc compile configs/workload/sdxl_base --arch dpu_f2,dpu_32tops,dpu_asic --estimate
     """
     from ..compiling import compile_text, estimate_text, parse_shapes
-    from .common import check_output, parse_size
+    from .common import check_output, parse_size, say_stage
 
     check_output(out)
     check_output(dump_passes, folder=True)
@@ -65,7 +65,7 @@ def compile_model(
         bisect,
         weights,
         uncalibrated,
-        lambda line: typer.echo(f"... {line}", err=True),
+        say_stage,
     )
     typer.echo(text)
     raise typer.Exit(0 if ok else 1)

@@ -9,6 +9,7 @@ from .common import new_app, run_app
 from .compile import compile_model
 from .diff_passes import diff_passes
 from .dis import dis
+from .explain import explain
 from .export import export
 from .importing import import_model
 from .inspect import inspect
@@ -33,6 +34,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "dis": dis,
     "inspect": inspect,
     "report": report,
+    "explain": explain,
     "verify": verify,
 }
 for _name, _function in VERBS.items():

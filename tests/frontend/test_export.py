@@ -15,6 +15,7 @@ import onnxruntime as ort
 import pytest
 import torch
 from diffusers import StableDiffusionXLPipeline
+from dpu.codegen.driver import latent_size
 from dpu.errors import DpuError
 from dpu.files import sha256
 from dpu.frontend.export import PARTS, ExportSpec

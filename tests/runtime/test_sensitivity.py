@@ -14,12 +14,13 @@ from dpu.codegen.emit import emit
 from dpu.errors import DpuError
 from dpu.ir.arch import load_arch
 from dpu.ir.dialects import parse_module
+from dpu.ir.naming import op_names
 from dpu.passes.calibration import Calibration
 from dpu.passes.quantise import fetcher, quantise
 from dpu.runtime.calibrate import Statistics
 from dpu.runtime.fake_quantise import QUANTISED, FakeQuantiser
 from dpu.runtime.float_interpreter import FloatInterpreter
-from dpu.runtime.sensitivity import Findings, LayerCost, sensitivity, together_db
+from dpu.runtime.sensitivity import Findings, LayerCost, own_noise, sensitivity, together_db
 from dpu.runtime.session import Session
 from dpu.runtime.sim_device import SimDevice
 from dpu.runtime.sqnr import sqnr
@@ -264,6 +265,21 @@ def test_a_layer_with_a_bad_scale_is_first(everything: dict[str, Any]) -> None:
     assert calls == [(i + 1, 10) for i in range(10)]
     others = {c.name: c.sqnr_db for c in good if c.name != last}
     assert {c.name: c.sqnr_db for c in bad if c.name != last} == others
+
+
+def test_the_last_layer_s_own_noise_is_what_it_costs_the_output(everything: dict[str, Any]) -> None:
+    e = everything
+    calls: list[tuple[int, int]] = []
+    own = own_noise(e["module"], e["store"], e["calibration"], e["runs"], lambda *at: calls.append(at))
+    output = {c.name: c.sqnr_db for c in sensitivity(e["module"], e["store"], e["calibration"], e["runs"])}
+    name = [n for op, n in op_names(e["module"]).items() if op.name == "dpu.conv"][-1]  # gives the function's result
+    last = next(c for c in own if c.name == name)
+    assert last.sqnr_db == pytest.approx(output[last.name], abs=1e-4)
+    assert {c.name for c in own} == set(output)
+    assert [c.sqnr_db for c in own] == sorted(c.sqnr_db for c in own)
+    assert calls == [(i + 1, 20) for i in range(20)]
+    with pytest.raises(DpuError, match="no inputs"):
+        own_noise(e["module"], e["store"], e["calibration"], [])
 
 
 # -- what is refused and printed ---------------------------------------------------------------------------------------

@@ -141,9 +141,11 @@ def test_missing_entries_inputs_and_targets_are_named(device: SimDevice | RtlDev
         session.run("step", {})
     with pytest.raises(DpuError, match="'sample' is missing"):
         session.run("keep", {})
-    for name in ("f2", "xrt", "gpu"):
+    for name in ("f2", "xrt"):
         with pytest.raises(DpuError, match="has no driver in this version"):
             open_device(name, ARCH)
+    with pytest.raises(DpuError, match="--target gpu: runs the model, not a compiled program"):
+        open_device("gpu", ARCH)
 
 
 @pytest.mark.parametrize("dtype", ["f16", "f32", "i8", "i32"])
