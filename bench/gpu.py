@@ -90,8 +90,10 @@ def _write(path: Path, content: dict[str, Any]) -> None:
         temporary.write_text(json.dumps(content, indent=None, default=str) + "\n")
 
 
-def merge(folder: Path, out: Path, largest: int = 400) -> dict[str, Any]:
+def merge(folder: Path, out: Path, largest: int = 400, note: str = "") -> dict[str, Any]:
     """One file of all points; `dpubench evaluate --measured` finds its rates and powers by the names of the records.
+
+    `note` says what the records cannot: what else the machine did.
 
     Raises:
         DpuError: the folder has no points, or a record does not follow from its samples.
@@ -115,6 +117,7 @@ def merge(folder: Path, out: Path, largest: int = 400) -> dict[str, Any]:
     merged = {
         "schema": SCHEMA,
         "manner": MANNER,
+        "note": note,
         "measurements": [m.model_dump(mode="json") for m in kept],
         "points": points,
         "failed": failed,

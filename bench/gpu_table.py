@@ -53,6 +53,7 @@ def table(merged: Path, peer: Accelerator, price_per_hour: float = 0.0) -> str:
         f"power limit {identity.get('power limit W', '-')} W, commit {_commit(identity)}; "
         + ", ".join(f"{k} {v}" for k, v in identity.get("packages", {}).items())
         + f"; TensorRT: {identity.get('tensorrt', '-')}.",
+        *(["", content["note"]] if content["note"] else []),
         "",
         *_steps(found, points),
         *_ablation(found, points),
