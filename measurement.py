@@ -114,11 +114,10 @@ class Measurement(_Record):
         if not self.samples or not all(isfinite(s) for s in self.samples):
             raise ValueError("samples must be one or more finite numbers")
         value, error = summary(self.samples, self.statistic)
-        if abs(value - self.value) > 1e-9 * abs(value):
+        if not abs(value - self.value) <= 1e-9 * abs(value):  # NaN agrees with nothing
             raise ValueError(f"value {self.value:g} is not the {self.statistic} of its samples, {value:g}")
-        if (error is None) != (self.uncertainty is None) or abs((error or 0) - (self.uncertainty or 0)) > 1e-9 * abs(
-            value
-        ):
+        difference = abs((error or 0) - (self.uncertainty or 0))
+        if (error is None) != (self.uncertainty is None) or not difference <= 1e-9 * abs(value):
             raise ValueError(f"uncertainty {self.uncertainty} does not follow from the samples, {error}")
         if bad := [name for name, digest in self.files.items() if not re.fullmatch(r"[0-9a-f]{64}", digest)]:
             raise ValueError(f"file '{bad[0]}' has no sha256 digest")

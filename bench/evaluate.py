@@ -143,7 +143,7 @@ FIELDS = {
 _IMAGES = re.compile(r"images\.(?P<engine>.+)\.n(?P<count>\d+)\.(?P<steps>\d+)steps\.rate")
 
 
-def _named(records: Mapping[str, Measurement], steps: int) -> dict[str, Measurement]:
+def named(records: Mapping[str, Measurement], steps: int) -> dict[str, Measurement]:
     """Records by the names of `FIELDS`: their own, or those of a results file of `dpubench gpu`.
 
     Of the latter: the highest rate of whole images in 16 bits (FP8's quality is not shown) with its power, the shortest
@@ -196,7 +196,7 @@ def _measured(
     found: dict[str, dict[str, Quantity]] = {}
     records: list[Measurement] = []
     for path in files:
-        known = _named(read_measurements(path), steps)
+        known = named(read_measurements(path), steps)
         if not known:
             what = f"holds none of the measurements {', '.join(FIELDS)}, and no images of {steps} steps"
             raise DpuError(str(path), what, hint="docs/economics.md says what they mean", code="E523")

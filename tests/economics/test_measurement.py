@@ -136,6 +136,13 @@ def test_files_round_trip_and_mismatches_are_refused(tmp_path: Path) -> None:
         "error[E523]: edited.json: measurement: uncertainty 0.0 does not follow from the samples,"
         f" {measure(GPU).uncertainty}{hint}"
     )
+    assert edited(value=float("nan"), uncertainty=float("nan")) == (
+        f"error[E523]: edited.json: measurement: value nan is not the median of its samples, 2.25{hint}"
+    )
+    assert edited(uncertainty=float("nan")) == (
+        "error[E523]: edited.json: measurement: uncertainty nan does not follow from the samples,"
+        f" {measure(GPU).uncertainty}{hint}"
+    )
     assert edited(samples=[]) == (
         f"error[E523]: edited.json: measurement: samples must be one or more finite numbers{hint}"
     )
