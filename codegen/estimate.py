@@ -13,9 +13,11 @@ from ..errors import DpuError
 from ..frontend.part_shapes import part_shapes
 from ..ir.arch import Arch
 from ..ir.graph import AttentionOp
+from ..passes.lower.estimate_dram import has_l2
 from ..passes.lower.estimate_shapes import EntryShape, describe
 from ..passes.lower.estimator import Estimator, OpEstimate
 from ..passes.quantise import quantise
+from ..simulator.timing_result import FLUID_L2_NOT_MODELLED
 from .driver import graph_of, latent_size
 
 PARTS = ("text_encoder", "text_encoder_2", "unet", "vae_decoder")
@@ -27,6 +29,13 @@ NOT_MODELLED = (
     " tiles queue for the DRAM (dpu_asic), single layers are off by more than whole entries (dpubench estimate-error)",
     "conflicts at scratchpad ports; instructions in the way of LOAD's data; tiles that wait for each other before DRAM"
     " is written over (runs of 100,000 cycles can be a fifth longer)",
+)
+
+
+L2_ASSUMED = (
+    "assumed of the shared L2 (l2_bytes): tiles keep so close together that one read of a constant serves all. The"
+    " first block of rows of a layer reads its constants from DRAM; later ones find them, if they fit, else read again;"
+    " no layer finds those of another. DRAM bytes are those behind the L2"
 )
 
 
@@ -174,7 +183,9 @@ def estimate_folder(
     workload = Workload(folder, size, batch)
     tables = [table(workload.estimate(arch), steps) for arch in archs]
     notes = [f"not modelled: {n}" for n in NOT_MODELLED]
-    if any(a.l2_bytes for a in archs):
-        notes.append("the shared L2 (l2_bytes): every read goes to DRAM, as in the timing simulation")
+    if any(has_l2(a) for a in archs):
+        notes.append(L2_ASSUMED)
+    if any(a.l2_bytes and not has_l2(a) for a in archs):
+        notes.append("not modelled: " + FLUID_L2_NOT_MODELLED[0])
     notes.append("on the host: tokenizers, look-ups, sine and cosine, scheduler, guidance, image conversion")
     return "\n\n".join(tables) + "\n\n" + "\n".join(notes)

@@ -94,7 +94,7 @@ class Arch(_Config):
     queues: Queues = Queues()
     latency: Latency = Latency()
     dram: Dram
-    l2_bytes: NonNegativeInt = 0
+    l2_bytes: NonNegativeInt = 0  # shared by all tiles, in front of DRAM, for constants; organised as `L2_*` in cost.py
 
     @model_validator(mode="after")
     def _check(self) -> Arch:

@@ -51,6 +51,14 @@ def _up(a: Ints, b: int | Ints) -> Ints:
     return np.asarray(-(-a // b))
 
 
+# Shared L2 of archs with `l2_bytes`: read only, for constants. Assumed: no such arch is built.
+
+L2_LINE = 256  # bytes; a power of two [assumed: the block that LPDDR5X controllers spread over channels]
+L2_WAYS = 16  # true LRU [assumed]
+L2_SLICES = 16  # by line; a power of two [assumed: as many as LPDDR5X 256-bit has channels]
+L2_SLICE_BYTES = 64  # a cycle of each slice: 1 KiB a cycle together, 43 bytes for each of 24 tiles [assumed]
+L2_LATENCY = 64  # cycles from an address to the data of a hit, without those in the slice [assumed: half of DRAM's way]
+
 # Sequencer [dpu_sequencer]
 
 FETCH_BURST = 16  # words a burst

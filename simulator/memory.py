@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ..errors import DpuError
 from ..ir.arch import Arch
-from .dram.core import NEVER, Counters, Note
+from .dram.core import NEVER, Counters, L2Counters, Note
 from .dram.native import core
 from .dram.params import DramFile, config, load_dram
 
@@ -117,20 +117,22 @@ class BurstMemory:
     flow, LAST says they are all through. Writes flow at once; LAST, then RESPONSE when they are in DRAM.
     """
 
-    def __init__(self, file: DramFile, clock_hz: float, ports: int, native: bool | None = None) -> None:
+    def __init__(
+        self, file: DramFile, clock_hz: float, ports: int, l2_bytes: int = 0, native: bool | None = None
+    ) -> None:
         self.file = file
-        self.config = config(file, clock_hz, ports)
+        self.config = config(file, clock_hz, ports, l2_bytes)
         self._core = core(self.config, native)
         self.due = NEVER  # the first cycle at which `step` has something to do
         self._flowing: dict[int, tuple[int, int]] = {}
         self._flows: list[tuple[int, int, int]] = []
 
-    def start(self, now: int, key: int, write: bool, floor: int, move: Move) -> None:
-        """Begin to move a word's runs in no fewer than `floor` cycles."""
+    def start(self, now: int, key: int, write: bool, floor: int, move: Move, cached: bool = False) -> None:
+        """Begin to move a word's runs in no fewer than `floor` cycles; `cached`: through the L2, if there is one."""
         address, inner, n, stride = move
         if write:
             self._flowing[key] = (now, inner * n[0] * n[1] * n[2])
-        self.due = self._core.request(now, key, write, floor, address, inner, n, stride)
+        self.due = self._core.request(now, key, write, floor, address, inner, n, stride, cached)
 
     def open(self, now: int, key: int, size: int) -> None:
         """The scratchpad takes the data of the port's oldest read, `size` bytes, from now on."""
@@ -154,6 +156,10 @@ class BurstMemory:
     def counters(self) -> tuple[Counters, ...]:
         """Of each channel."""
         return tuple(self._core.counters())
+
+    def l2(self) -> L2Counters | None:
+        """Of the L2; None without one."""
+        return self._core.l2() if self.config.l2_sets else None
 
 
 def rates(flows: npt.NDArray[np.int64]) -> list[tuple[int, float]]:
@@ -196,7 +202,7 @@ def memory(arch: Arch) -> Memory | BurstMemory:
     """
     file = dram_file(arch)
     if file is not None:
-        return BurstMemory(file, arch.clock_hz, 4 * arch.tiles)
+        return BurstMemory(file, arch.clock_hz, 4 * arch.tiles, arch.l2_bytes)
     return IdealMemory() if arch.dram.model == "ideal" else FairMemory(arch.dram.bytes_per_cycle)
 
 

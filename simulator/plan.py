@@ -12,6 +12,7 @@ import numpy.typing as npt
 from ..errors import DpuError
 from ..ir import cost
 from ..ir.arch import Arch
+from ..ir.container import Base
 from ..ir.isa import DMA, ENGINE_OF, MM, VEC, WORD_BYTES, DmaFormat, Engine, Flag, MmMode, Opcode, RowMax, Words
 from .decode import check_stream, where
 from .memory import Move
@@ -62,10 +63,11 @@ def _dtype(names: Sequence[str]) -> np.dtype[np.void]:
 
 MM_WORK, VEC_WORK = _dtype(MmWork._fields), _dtype(VecWork._fields)
 _MOVE = ("address", "inner", "n1", "n2", "n3", "stride1", "stride2", "stride3")
-DMA_WORK = _dtype(("phase", "steps", "lead", "bytes", "bursts", "alone", *_MOVE, "cap"))
+DMA_WORK = _dtype(("phase", "steps", "lead", "bytes", "bursts", "alone", "cached", *_MOVE, "cap"))
 """LOAD, STORE: least cycles of the data phase, of them those of the scratchpad port, and of these those before the
-first data; bytes on the DRAM bus; bursts; cycles of a data phase that never waits for DRAM; where in DRAM
-(`addresses`); and bytes a cycle that the port and the scratchpad side take."""
+first data; bytes on the DRAM bus; bursts; cycles of a data phase that never waits for DRAM; whether a shared L2 may
+keep what it reads: constants, which nobody writes while a program runs; where in DRAM (`addresses`); and bytes a cycle
+that the port and the scratchpad side take."""
 
 
 @dataclass
@@ -125,6 +127,7 @@ def _dma(arch: Arch, records: Words, moved: cost.Dma) -> Records:
     some = size > 0
     work["bytes"], work["bursts"], work["cap"] = size, moved.bursts, cap
     work["alone"][some] = np.ceil(size[some] / cap[some] - 1e-6)
+    work["cached"] = (records["opcode"] == Opcode.LOAD) & (records["base"] == Base.CONST) & some & (arch.l2_bytes > 0)
     work["inner"] = records["inner"]
     for d in range(3):
         work[f"n{d + 1}"], work[f"stride{d + 1}"] = records["n"][:, d], records["dstride"][:, d]

@@ -11,9 +11,10 @@ from pydantic import BaseModel, ConfigDict
 
 from ..ir.arch import Arch
 from ..ir.container import Entry, SourceOp
-from ..ir.cost import mm_k_tiles, mm_rows
+from ..ir.cost import L2_LINE, mm_k_tiles, mm_rows
 from ..ir.isa import MM, Engine, Opcode, Words
 from .dram.core import Counters as DramCounters
+from .dram.core import L2Counters
 from .energy import DEFAULT_NODE, Counts, Energy, Prices
 from .idle import Idle
 from .memory_map import MemoryMap, memory_map
@@ -109,14 +110,31 @@ class ChannelRow(_Model):
         return self.row_hits / accesses if accesses else 0.0
 
 
+class L2Row(_Model):
+    """The shared L2. Look-ups, one a line that a burst of a LOAD touches; bytes that tiles got, and from DRAM."""
+
+    hits: int
+    merged: int  # the line was asked for and not yet there
+    misses: int
+    bytes: int
+    filled: int
+
+    @property
+    def hit_rate(self) -> float:
+        """Look-ups that read nothing from DRAM, of all."""
+        lookups = self.hits + self.merged + self.misses
+        return (self.hits + self.merged) / lookups if lookups else 0.0
+
+
 class DramReport(_Model):
-    """The channels of a DRAM of bursts."""
+    """The channels of a DRAM of bursts, and the L2 in front of it."""
 
     file: str  # of parameters
     clock_hz: float
     clocks: int  # until the last data passed the pins of any channel
     total: ChannelRow
     channels: tuple[ChannelRow, ...]
+    l2: L2Row | None = None
 
 
 class Occupancy(_Model):
@@ -347,6 +365,10 @@ def _channel(c: DramCounters) -> ChannelRow:
     )
 
 
+def _l2(c: L2Counters) -> L2Row:
+    return L2Row(**c._asdict(), filled=c.misses * L2_LINE)
+
+
 def _dram(d: DramTiming) -> DramReport:
     return DramReport(
         file=d.file.name,
@@ -354,6 +376,7 @@ def _dram(d: DramTiming) -> DramReport:
         clocks=d.total.last,
         total=_channel(d.total),
         channels=tuple(_channel(c) for c in d.channels),
+        l2=None if d.l2 is None else _l2(d.l2),
     )
 
 

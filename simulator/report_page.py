@@ -12,7 +12,7 @@ from html import escape
 from ..evidence import Quantity
 from .energy import GROUPS
 from .figures import figures, idle_text
-from .profile import ChannelRow, DramReport, Report, Row
+from .profile import ChannelRow, DramReport, L2Row, Report, Row
 from .roofline import scaled
 
 STYLE = """
@@ -413,6 +413,20 @@ def _dram(d: DramReport) -> str:
 row open; clocks, of {d.clocks:,} at {d.clock_hz / 1e6:g} MHz, that the next access waited for refresh or for the bus to
 turn.</p>
 {table(head, body, _channel("all", d.total, d.clocks * len(d.channels)))}
+{"" if d.l2 is None else _l2(d.l2)}"""
+
+
+def _l2(x: L2Row) -> str:
+    head = [(c, False) for c in ("hits", "merged", "misses", "hit rate", "to tiles", "from DRAM")]
+    cells = [
+        *(number(n) for n in (x.hits, x.merged, x.misses)),
+        number(x.hit_rate, f"{100 * x.hit_rate:.1f} %"),
+        *(number(n) for n in (x.bytes, x.filled)),
+    ]
+    return f"""<h2>Shared L2</h2>
+<p class="note">Look-ups of lines that LOADs of constants touch: there, asked for by another and not yet there, or read
+from DRAM; bytes. Simulated; the organisation is assumed.</p>
+{table(head, [f"<tr>{''.join(cells)}</tr>"])}
 """
 
 

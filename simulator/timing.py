@@ -16,6 +16,8 @@ Rules, which are those of the RTL (pages of `rtl/doc`; constants and costs from 
   one beat a cycle; at a port that MXU or VPU use, in the cycles that they leave.
 - With a DRAM of bursts (`hbm2`, `lpddr5x`; rules in dram/README.md) requests go to the channels when LOAD's address
   goes out, or STORE's data phase begins; LOAD's begins when its first data are at the port.
+- With `l2_bytes` as well, LOADs from the base register of constants (`Base.CONST`: STORE there is illegal, so that the
+  L2 is never stale) go through the shared L2 (dram/README.md); LOADs of others, STOREs and instructions pass it by.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ from .plan import ENGINES, plan
 from .timing_loop import Loop
 from .timing_result import (
     BURSTS_NOT_MODELLED,
+    FLUID_L2_NOT_MODELLED,
     FLUID_NOT_MODELLED,
+    L2_NOT_MODELLED,
     NOT_MODELLED,
     DramTiming,
     Outcome,
@@ -65,7 +69,8 @@ def simulate(arch: Arch, streams: Sequence[Words], entry: str = "program", nativ
         loop = Loop(arch, plans, entry)
         found = loop.outcome(loop.run())
     missing = NOT_MODELLED + (FLUID_NOT_MODELLED if file is None else BURSTS_NOT_MODELLED)
-    missing += ("the shared L2 (l2_bytes): every read goes to DRAM",) if arch.l2_bytes else ()
+    if arch.l2_bytes:
+        missing += FLUID_L2_NOT_MODELLED if file is None else L2_NOT_MODELLED
     tiles = [
         TileTiming(
             engine=p.engine,
@@ -89,5 +94,5 @@ def simulate(arch: Arch, streams: Sequence[Words], entry: str = "program", nativ
         tiles=tiles,
         dram=found.dram,
         not_modelled=missing,
-        channels=None if file is None or found.channels is None else DramTiming(file, found.channels),
+        channels=None if file is None or found.channels is None else DramTiming(file, found.channels, found.l2),
     )

@@ -302,7 +302,7 @@ class Loop:
                 ready = max(now + cost.DMA_CHECK, ready + self.latency - p.lead[i])
             else:
                 move = self.moves[tile.number][i]
-                self.bursts.start(ready, tile.number * 4 + _LOAD, False, p.alone[i], move)
+                self.bursts.start(ready, tile.number * 4 + _LOAD, False, p.alone[i], move, bool(p.cached[i]))
         e.pending.append((i, ready))
         self.begin_data(e, now)
 
@@ -439,4 +439,6 @@ class Loop:
             tiles.append(TileOutcome(start, begin, issued, visible, t.busy, stalls))
         model = self.fluid or self.bursts
         assert model is not None
-        return Outcome(cycles, tiles, model.log, None if self.bursts is None else self.bursts.counters())
+        if self.bursts is None:
+            return Outcome(cycles, tiles, model.log, None, None)
+        return Outcome(cycles, tiles, model.log, self.bursts.counters(), self.bursts.l2())

@@ -17,7 +17,7 @@ from ..ir.cost import Ports
 from ..ir.isa import WORD_BYTES, Engine, Words
 from .decode import SEMAPHORES, deadlock_error, semaphore_name
 from .dram import native as dram
-from .dram.core import Counters
+from .dram.core import Counters, L2Counters
 from .dram.params import config
 from .memory import dram_file, rates
 from .native_library import Library
@@ -105,6 +105,7 @@ def _library() -> ctypes.CDLL:
         ("log", None, [pointer, pointer, pointer]),
         ("flows", None, [pointer, pointer]),
         ("channel", None, [pointer, word, pointer]),
+        ("l2", None, [pointer, pointer]),
     ):
         function = getattr(lib, f"dpu_timing_{name}")
         function.restype, function.argtypes = result, arguments
@@ -174,7 +175,7 @@ def run(arch: Arch, plans: Sequence[Plan], entry: str, ports: Ports) -> Outcome:
     model = lib.dpu_timing_new(
         at(config_words(arch, ports)),
         float(arch.dram.bytes_per_cycle),
-        None if file is None else at(config(file, arch.clock_hz, 4 * arch.tiles).words),
+        None if file is None else at(config(file, arch.clock_hz, 4 * arch.tiles, arch.l2_bytes).words),
         ctypes.addressof(given),
     )
     try:
@@ -186,14 +187,17 @@ def run(arch: Arch, plans: Sequence[Plan], entry: str, ports: Ports) -> Outcome:
         if file is None:
             cycle, rate = np.zeros(size, np.int64), np.zeros(size)
             lib.dpu_timing_log(model, cycle.ctypes.data, rate.ctypes.data)
-            return Outcome(cycles, tiles, list(zip(cycle.tolist(), rate.tolist(), strict=True)), None)
+            return Outcome(cycles, tiles, list(zip(cycle.tolist(), rate.tolist(), strict=True)), None, None)
         flows, counters = np.zeros((size, 3), np.int64), np.zeros(len(Counters._fields), np.int64)
         lib.dpu_timing_flows(model, flows.ctypes.data)
         channels = []
         for number in range(file.number("channels")):
             lib.dpu_timing_channel(model, number, counters.ctypes.data)
             channels.append(Counters._make(counters.tolist()))
-        return Outcome(cycles, tiles, rates(flows), tuple(channels))
+        l2 = np.zeros(len(L2Counters._fields), np.int64)
+        lib.dpu_timing_l2(model, l2.ctypes.data)
+        cached = L2Counters._make(l2.tolist()) if arch.l2_bytes else None
+        return Outcome(cycles, tiles, rates(flows), tuple(channels), cached)
     finally:
         lib.dpu_timing_free(model)
 

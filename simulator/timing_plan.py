@@ -37,6 +37,7 @@ class Listed:
         self.bytes: list[int] = moved("bytes")
         self.bursts: list[int] = moved("bursts")
         self.alone: list[int] = moved("alone")
+        self.cached: list[int] = moved("cached")
         self.cap: list[float] = moved("cap")
         self.ports: list[dict[int, list[Span]]] = [{} for _ in PORTS]  # of each shared port, by word
         index = np.repeat(np.arange(len(p)), np.diff(p.span_at))

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from ..ir.arch import Arch
 from ..ir.isa import Engine
-from .dram.core import Counters
+from .dram.core import Counters, L2Counters
 from .dram.params import DramFile
 
 Ints = npt.NDArray[np.int64]
@@ -25,6 +25,8 @@ BURSTS_NOT_MODELLED = (
     "lateral links of the HBM switch: every port reaches every channel alike",
     "DRAM low-power states, ECC, temperature-dependent refresh, refresh management, calibration, clock synchronisation",
 )
+L2_NOT_MODELLED = ("the L2's tag ports and a limit of its lines under way: credits of the tiles' ports bound them",)
+FLUID_L2_NOT_MODELLED = ("the shared L2 (l2_bytes): a DRAM without addresses, so that every read goes to it",)
 
 
 @dataclass(frozen=True)
@@ -41,12 +43,13 @@ class TileOutcome:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an event loop says of a run. `dram` and `channels` are those of `Timing`."""
+    """What an event loop says of a run. `dram` is that of `Timing`, `channels` and `l2` those of `DramTiming`."""
 
     cycles: int
     tiles: list[TileOutcome]
     dram: list[tuple[int, float]]
     channels: tuple[Counters, ...] | None
+    l2: L2Counters | None
 
 
 @dataclass(frozen=True)
@@ -84,10 +87,11 @@ class TileTiming:
 
 @dataclass(frozen=True)
 class DramTiming:
-    """What the channels of a DRAM of bursts did. Times of the counters are DRAM clocks."""
+    """What the channels of a DRAM of bursts did, and the L2 if there is one. Times of the counters are DRAM clocks."""
 
     file: DramFile
     channels: tuple[Counters, ...]
+    l2: L2Counters | None = None
 
     @property
     def total(self) -> Counters:

@@ -14,6 +14,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
+from ...ir import cost
 from ...ir.arch import Arch
 from ...ir.cost import BEAT_BYTES
 from ...simulator.dram.core import Note
@@ -143,10 +144,29 @@ def _rates(name: str, clock_hz: float, tiles: int) -> Rates:
     return Rates(load_dram(name), clock_hz, tiles)
 
 
-def weights(arch: Arch, dma: Ints, writes: npt.NDArray[np.bool_], own: npt.NDArray[np.bool_]) -> Floats:
+def has_l2(arch: Arch) -> bool:
+    """Whether constants go through a shared L2, as in the timing simulation."""
+    return arch.l2_bytes > 0 and arch.dram.model in ("hbm2", "lpddr5x")
+
+
+def l2_times(arch: Arch) -> Floats:
+    """Of the shared L2: cycles to the first data of a hit; bytes a cycle; cycles that a miss takes more than without.
+
+    The last is how long a line takes in its slice."""
+    line = cost.L2_LINE // cost.L2_SLICE_BYTES
+    return np.array([cost.L2_LATENCY + line, cost.L2_SLICES * cost.L2_SLICE_BYTES, line], np.float64)
+
+
+def weights(
+    arch: Arch,
+    dma: Ints,
+    writes: npt.NDArray[np.bool_],
+    own: npt.NDArray[np.bool_],
+    cached: npt.NDArray[np.bool_],
+) -> Floats:
     """What a byte of each word costs in the DRAM, and in cycles of its port: [words, 2].
 
-    `dma`: inner, n (3), stride (3), in columns.
+    `dma`: inner, n (3), stride (3), in columns; `cached`: through the L2, which reads whole lines, as a stream.
     """
     if arch.dram.model in ("ideal", "simple"):
         return np.array([[1.0, 0.0]] * len(dma)).reshape(-1, 2)
@@ -165,6 +185,7 @@ def weights(arch: Arch, dma: Ints, writes: npt.NDArray[np.bool_], own: npt.NDArr
     nearest = np.abs(np.log(np.maximum(stride, 1))[:, None] - np.log(STRIDES)).argmin(axis=1)
     stride = np.where(stride > 0, np.array(STRIDES)[nearest], 0)
     run = np.where(stride > 0, 1 << np.ceil(np.log2(run)).astype(np.int64), run)
+    run, stride, own = np.where(cached, SHORT + 1, run), np.where(cached, 0, stride), own | cached
     keys, at = np.unique(np.stack([writes, own, run, stride], axis=1), axis=0, return_inverse=True)
     costs = [rates.cost(Pattern(bool(w), bool(o), r, s)) for w, o, r, s in keys.tolist()]
     return np.array(costs, np.float64).reshape(-1, 2)[at.reshape(-1)]

@@ -110,15 +110,19 @@ def run(
     array: I64,
     queues: I64,
     memory: F64,
+    l2: F64,
+    fresh: I64,
     words: int,
 ) -> Any:
     """Time the steps of an entry.
 
     `order` [n, 2]: operation and its step; `steps`, `segments` and the columns of words are those of `Builder`. `mm`:
     tiles, rows, accumulate; `vec`: the columns of `cost.Vec` in VEC_COLUMNS; `dma`: bytes on the port, bytes that count
-    in the DRAM, cycles of the data phase, padding before the data, addresses. `array`: rows, blocks, drain. `memory`:
-    latency of a read, of a write, bytes a cycle of a port and of the DRAM, remote signal. `op_tiles`: how many
-    times this tile's traffic all tiles have.
+    in the DRAM, cycles of the data phase, padding before the data, addresses, whether it goes through the L2. `array`:
+    rows, blocks, drain. `memory`: latency of a read, of a write, bytes a cycle of a port and of the DRAM, remote
+    signal. `l2`: latency of a hit, bytes a cycle, more cycles of a miss; `fresh`: of each step, whether what goes
+    through the L2 has to come from the DRAM, once for all tiles. `op_tiles`: how many times this tile's traffic all
+    tiles have.
 
     Returns, by operation: the cycle in which all of it is done, without repetitions that are left out; and cycles left
     out, cycles of LOAD, MXU, VPU, STORE, words, tiles * rows of MM, bytes.
@@ -131,6 +135,7 @@ def run(
     latency, response, port, share, remote = int(memory[0]), int(memory[1]), memory[2], memory[3], int(memory[4])
     visible = np.zeros(words + 1, np.int64)
     left, numbers = np.zeros(_BINS, np.float64), np.full(_BINS, -1, np.int64)
+    l2_left, l2_numbers = np.zeros(_BINS, np.float64), np.full(_BINS, -1, np.int64)
 
     # Slots: where they are, the last word of each engine that wrote and read them, and that used their place before.
     total = 2 * op_slots
@@ -360,7 +365,10 @@ def run(
                         else:
                             sent = max(t + 8, address)
                             address = sent + int(dma[c, 4])
-                            ready_at = float(max(t + 5, sent + latency - int(dma[c, 3])))
+                            way = latency
+                            if dma[c, 5] > 0.0:
+                                way = latency + int(l2[2]) if fresh[step] else int(l2[0])
+                            ready_at = float(max(t + 5, sent + way - int(dma[c, 3])))
                         data = max(ready_at, phase_end[me])
                         if size == 0:
                             stop_at = data + max(1.0, cycles)
@@ -368,12 +376,20 @@ def run(
                             cap = min(port, size / max(1.0, cycles))
                             stop_at = data + np.ceil(size / cap - 1e-6)
                             tiles_at = op_tiles[op]
-                            if share < 2 * port * tiles_at:
+                            if dma[c, 5] > 0.0:
+                                most = 2 * port * tiles_at
+                                served = _serve(l2_left, l2_numbers, ready_at, size * tiles_at, most, l2[1])
+                                if fresh[step]:
+                                    served = max(served, _serve(left, numbers, ready_at, weight, 2 * port, share))
+                                stop_at = max(stop_at, np.ceil(served))
+                            elif share < 2 * port * tiles_at:
                                 served = _serve(left, numbers, ready_at, weight * tiles_at, 2 * port * tiles_at, share)
                                 stop_at = max(stop_at, np.ceil(served))
                         phase_end[me] = stop_at
                         done = int(stop_at) + (3 if me == _LOAD else response + 1)
                         sums[op, 1 + me] += stop_at - data
+                        if dma[c, 5] > 0.0:
+                            size = size / op_tiles[op] if fresh[step] else 0.0
                         sums[op, 7] += size
                     last[me] = max(last[me] + 1, done)
                     visible[w] = last[me]

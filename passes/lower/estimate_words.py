@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -133,6 +134,7 @@ class Builder:
         self.free_at, self.frees = [0], list[int]()
         self.segment_at = [0]
         self.words: list[int] = []  # of each segment
+        self.constants: list[int] = []  # bytes that each segment loads
         self.mm: list[tuple[int, ...]] = []
         self.vec_rows: list[tuple[int, ...]] = []
         self.dma: list[tuple[int, ...]] = []
@@ -183,6 +185,8 @@ class Builder:
             self._local = []
         self.segment_at.append(len(self.engine))
         self.words.append(sum(e < NOTHING for e in self.engine[first:]))
+        loads = [self.cost[i] for i in range(first, len(self.engine)) if self.engine[i] == LOAD and self.dram[i][0] < 0]
+        self.constants.append(sum(prod(self.dma[i][2:6]) for i in loads if self.dma[i][1] != FILL))
         return len(self.segment_at) - 2
 
     def release(self, slots: Sequence[Slot]) -> None:

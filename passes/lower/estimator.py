@@ -20,7 +20,7 @@ from ...ir.isa import Words
 from ...ir.tile_program import uncollected
 from ...simulator.dram.params import load_dram
 from . import estimate_kernel
-from .estimate_dram import weights
+from .estimate_dram import has_l2, l2_times, weights
 from .estimate_linear import linear, linear_parts, linear_plan, rowwise
 from .estimate_matrix import attention, conv, conv_parts
 from .estimate_shapes import AttentionShape, ConvShape, EntryShape, LinearShape, OpShape, RowwiseShape, Shape
@@ -109,6 +109,7 @@ class Estimator:
         self._offset = 0
         self._ends: list[tuple[str, tuple[int, int, int]]] = []  # of each operation, words so far
         self._steps: list[tuple[int, ...]] = []
+        self._fresh: list[bool] = []  # of each step, whether constants come from DRAM even with an L2
 
     def estimate(self, entries: Sequence[EntryShape]) -> list[list[OpEstimate]]:
         """One estimate for each operation of each entry.
@@ -189,8 +190,23 @@ class Estimator:
         self._ends.append((op.where, (len(e.mm), len(e.vec_rows), len(e.dma))))
         self._offset += len(rows)
         self._steps += rows
+        self._fresh += self._first_reads(rows)
         self._written[key] = made
         return made
+
+    def _first_reads(self, rows: Sequence[tuple[int, ...]]) -> list[bool]:
+        """Of each step, whether its constants come from DRAM, once for all tiles: those of the first block. Later ones
+        find them in the L2, if those of a block fit there; else each block has pushed out what the next one reads."""
+        e, blocks = self.builder, 0
+        found = []
+        before, size = -1, 0
+        for r in rows:
+            if r[S_BLOCK] != before and not r[S_PROLOGUE]:
+                blocks, before = blocks + 1, r[S_BLOCK]
+            found.append(blocks <= 1)
+            if blocks == 1 and not r[S_PROLOGUE] and not r[S_MARK]:
+                size += r[1] * e.constants[r[0]]
+        return found if size <= self.arch.l2_bytes else [True] * len(found)
 
     def _records(self) -> list[Words]:
         """The MM, VEC and DMA words.
@@ -275,6 +291,8 @@ class Estimator:
             np.array([arch.rows, cost.mxu_blocks(arch), cost.mxu_drain(arch)], np.int64),
             np.array([q.load, q.mxu, q.vpu, q.store], np.int64),
             dram_times(arch),
+            l2_times(arch),
+            np.array(self._fresh, np.int64),
             sum(plan[i].words for i in chosen),
         )
         until = np.maximum.accumulate(done[chosen])
@@ -381,12 +399,14 @@ class _Columns:
         at = self.cost[words]
         writes[at] = self.engine[words] == STORE
         own[at] = writes[at] | ((self.dram[words, 0] >= 0) & (self.dram[words, 1] == ROWS))
-        weight = weights(arch, rows[:, 2:9], writes, own)
+        cached = np.zeros(len(rows), np.bool_)
+        cached[at] = has_l2(arch) & (self.engine[words] == LOAD) & (self.dram[words, 0] < 0)
+        weight = weights(arch, rows[:, 2:9], writes, own, cached)
         phase, bursts = cost.dma_floor(moved), moved.bursts
         if arch.dram.model in ("hbm2", "lpddr5x"):
             phase, bursts = credits(arch, moved, phase)
         phase = np.maximum(phase, np.ceil(moved.bytes * weight[:, 1]))
-        columns = [moved.bytes, moved.bytes * weight[:, 0], phase, moved.lead, bursts]
+        columns = [moved.bytes, moved.bytes * weight[:, 0], phase, moved.lead, bursts, cached]
         self.dma = np.stack(columns, axis=1).astype(np.float64)
 
 

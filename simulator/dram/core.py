@@ -17,7 +17,8 @@ from .params import Config
 NEVER = 1 << 60
 LONG_AGO = -(1 << 40)
 
-_ISSUE, _PICK, _NOTE = range(3)
+_ISSUE, _PICK, _NOTE, _FILLED = range(4)
+_L2 = -2  # in place of a port: a piece that fills a line
 
 
 class Note(IntEnum):
@@ -45,6 +46,21 @@ class Counters(NamedTuple):
     last: int = 0  # clock in which the last data passed the pins
 
 
+class L2Counters(NamedTuple):
+    """What the shared L2 has done; of `hits`, `merged` and `misses`: look-ups, one a line that a burst touches."""
+
+    hits: int = 0
+    merged: int = 0  # the line was asked for and not yet there
+    misses: int = 0
+    bytes: int = 0  # that ports got, in whole beats
+
+    @property
+    def hit_rate(self) -> float:
+        """Look-ups that read nothing from DRAM, of all."""
+        lookups = self.hits + self.merged + self.misses
+        return (self.hits + self.merged) / lookups if lookups else 0.0
+
+
 class Core(Protocol):
     """A running model: this file's or the compiled one."""
 
@@ -58,8 +74,11 @@ class Core(Protocol):
         inner: int,
         n: Sequence[int],
         stride: Sequence[int],
+        cached: bool = False,
     ) -> int:
-        """A port moves runs of `inner` bytes, in at least `floor` cycles. Returns `due`, as `open` and `submit` do."""
+        """A port moves runs of `inner` bytes, in at least `floor` cycles. Returns `due`, as `open` and `submit` do.
+
+        `cached`: a read through the L2, if there is one."""
 
     def open(self, cycle: int, port: int) -> int:
         """Let the data of the port's oldest read flow (after FIRST)."""
@@ -76,6 +95,9 @@ class Core(Protocol):
     def counters(self) -> list[Counters]:
         """Of each channel."""
 
+    def l2(self) -> L2Counters:
+        """Of the L2."""
+
 
 class _Burst:
     __slots__ = ("bytes", "end", "left", "tag", "transfer")
@@ -84,6 +106,17 @@ class _Burst:
         self.bytes, self.tag, self.transfer = size, tag, transfer
         self.end = 0
         self.left = 0  # pieces not yet served (write, bench) or not yet delivered (read)
+
+
+class _Fill(_Burst):
+    """A line on its way from DRAM to the L2, and the pieces of ports that wait for it, in order."""
+
+    __slots__ = ("line", "waiting")
+
+    def __init__(self, tag: int, line: int, size: int) -> None:
+        super().__init__(size, tag, None)
+        self.line = line
+        self.waiting: list[_Piece] = []
 
 
 class _Piece:
@@ -102,6 +135,7 @@ class _Transfer:
     floor: int  # units
     start: int
     write: bool
+    cached: bool
     opened: bool
     address: int
     run: int
@@ -177,6 +211,12 @@ class PythonCore:
         self.channels = [_Channel(c, i) for i in range(c.channels)]
         self.heap: list[tuple[int, int, int, int, int]] = []
         self.sequence = 0
+        self.sets: list[dict[int, _Fill | None]] = [{} for _ in range(c.l2_sets)]
+        # of each set its lines, the least recently used first; None: it is there
+        self.fills: dict[int, _Fill] = {}
+        self.fill_count = 0
+        self.slices = [0] * c.l2_slices  # when each is free
+        self.l2_hits = self.l2_merged = self.l2_misses = self.l2_bytes = 0
 
     def due(self) -> int:
         return -(-self.heap[0][0] // self.config.cycle) if self.heap else NEVER
@@ -198,6 +238,9 @@ class PythonCore:
             for x in self.channels
         ]
 
+    def l2(self) -> L2Counters:
+        return L2Counters(self.l2_hits, self.l2_merged, self.l2_misses, self.l2_bytes)
+
     def _push(self, time: int, kind: int, who: int, note: int = 0) -> None:
         heapq.heappush(self.heap, (time, self.sequence, kind, who, note))
         self.sequence += 1
@@ -213,6 +256,8 @@ class PythonCore:
             elif kind == _PICK:
                 if time == self.channels[who].event:
                     self._pick(who, time)
+            elif kind == _FILLED:
+                self._filled(self.fills.pop(who), time)
             else:
                 return Note(note), -(-time // cycle), who
         return Note.NONE, limit, 0
@@ -229,9 +274,11 @@ class PythonCore:
         inner: int,
         n: Sequence[int],
         stride: Sequence[int],
+        cached: bool = False,
     ) -> int:
         c = self.config
-        t = _Transfer(floor * c.cycle, cycle * c.cycle, write, write, address, inner, list(n), list(stride))
+        cached = cached and not write and c.l2_sets > 0
+        t = _Transfer(floor * c.cycle, cycle * c.cycle, write, cached, write, address, inner, list(n), list(stride))
         for d in range(3):  # runs without a gap are one
             if t.n[d] != 1 and t.stride[d] != t.run:
                 break
@@ -310,7 +357,10 @@ class PythonCore:
         p.flight.append(burst)
         p.bytes += size
         t.bursts += 1
-        self._emit(port, burst, now, address, size)
+        if t.cached:
+            self._look_up(port, burst, now, address, size)
+        else:
+            self._emit(port, burst, now, address, size)
         p.clock = max(now + c.cycle, p.free) if t.write else now + c.cycle
         if t.issued:
             p.issuing.popleft()
@@ -335,6 +385,52 @@ class PythonCore:
             else:
                 self._enqueue(now + c.request, address, n, False, burst, port)
             address = end
+
+    def _look_up(self, port: int, burst: _Burst, now: int, address: int, size: int) -> None:
+        """Ask the L2 for a burst, line by line."""
+        c = self.config
+        stop = address + size
+        while address < stop:
+            line = address // c.l2_line
+            end = min(stop, (line + 1) * c.l2_line)
+            piece = _Piece(now, end - address, False, burst, port)
+            self.ports[port].pieces.append(piece)
+            burst.left += 1
+            lines = self.sets[line % c.l2_sets]
+            if line in lines:
+                fill = lines[line] = lines.pop(line)  # now the most recently used
+                if fill is None:
+                    self.l2_hits += 1
+                    self._slice(piece, line, now, c.l2_latency)
+                else:
+                    self.l2_merged += 1
+                    fill.waiting.append(piece)
+            else:
+                self.l2_misses += 1
+                if len(lines) == c.l2_ways:
+                    del lines[next(iter(lines))]
+                fill = lines[line] = self.fills[self.fill_count] = _Fill(self.fill_count, line, c.l2_line)
+                self.fill_count += 1
+                fill.waiting.append(piece)
+                self._enqueue(now + c.request, line * c.l2_line, c.l2_line, False, fill, _L2)
+            address = end
+        self._deliver(port, now)
+
+    def _slice(self, piece: _Piece, line: int, now: int, way: int) -> None:
+        """A piece passes the slice of its line, first come, first served, and is at its port `way` later."""
+        c, s = self.config, line % self.config.l2_slices
+        self.slices[s] = max(now, self.slices[s]) - (-piece.bytes // c.l2_rate) * c.cycle
+        piece.done = self.slices[s] + way
+        self.l2_bytes += piece.bytes
+
+    def _filled(self, fill: _Fill, now: int) -> None:
+        """A line is there: it stays, unless another has taken its place, and goes to all who wait."""
+        lines = self.sets[fill.line % self.config.l2_sets]
+        if lines.get(fill.line) is fill:
+            lines[fill.line] = None
+        for piece in fill.waiting:
+            self._slice(piece, fill.line, now, self.config.response)
+            self._deliver(piece.port, now)
 
     def _deliver(self, port: int, now: int) -> None:
         """Pass read data through the port, in order, as far as their times are known."""
@@ -366,6 +462,12 @@ class PythonCore:
         if piece.port >= 0 and not piece.write:
             piece.done = done + c.response
             self._deliver(piece.port, now)
+            return
+        if piece.port == _L2:
+            burst.end = max(burst.end, done)
+            burst.left -= 1
+            if not burst.left:
+                self._push(burst.end, _FILLED, burst.tag)
             return
         burst.end = max(burst.end, done + c.response)
         burst.left -= 1

@@ -25,9 +25,13 @@ Model::Model(const Config& config)
       interleave_(config.interleave),
       beat_(config.beat),
       burst_(config.burst),
+      line_(std::max<Time>(1, config.l2_line)),
+      slice_(std::max<Time>(1, config.l2_slices)),
       unit_(std::min(config.interleave, config.stripe * config.page)),
       ports_(static_cast<std::size_t>(config.ports)),
       channels_(static_cast<std::size_t>(config.channels)),
+      lines_(static_cast<std::size_t>(config.l2_sets * config.l2_ways)),
+      slices_(static_cast<std::size_t>(slice_.number())),
       cols_(static_cast<std::size_t>(config.stripe)) {
   Bank bank;
   bank.act = bank.pre_ok = bank.used = kLongAgo;
@@ -57,6 +61,8 @@ Report Model::step(Time limit) {
       if (time == ports_[static_cast<std::size_t>(e.who)].event) issue(static_cast<int>(e.who), time);
     } else if (e.kind == kPick) {
       if (time == channels_[static_cast<std::size_t>(e.who)].event) pick(static_cast<int>(e.who), time);
+    } else if (e.kind == kFilled) {
+      filled(static_cast<std::size_t>(e.who), time);
     } else {
       return {static_cast<Note>(e.note), up(time, config_.cycle), e.who};
     }
@@ -67,7 +73,7 @@ Report Model::step(Time limit) {
 // Ports
 
 void Model::request(Time cycle, int port, bool write, Time floor, Time address, Time inner, const Time n[3],
-                    const Time stride[3]) {
+                    const Time stride[3], bool cached) {
   const Time beat = config_.beat;
   Port& p = ports_[static_cast<std::size_t>(port)];
   Transfer& t = p.moving.grow();
@@ -75,6 +81,7 @@ void Model::request(Time cycle, int port, bool write, Time floor, Time address, 
   t.floor = floor * config_.cycle;
   t.start = cycle * config_.cycle;
   t.write = t.opened = write;
+  t.cached = cached && !write && config_.l2_sets > 0;
   t.address = address;
   t.run = inner;
   std::copy(n, n + 3, t.n);
@@ -195,7 +202,10 @@ void Model::issue(int port, Time now) {
   b.transfer = p.issuing;
   p.bytes += size;
   ++t.bursts;
-  emit(port, t, burst, now, address, size);
+  if (t.cached)
+    look_up(port, burst, now, address, size);
+  else
+    emit(port, t, burst, now, address, size);
   p.clock = t.write ? std::max(now + config_.cycle, p.free) : now + config_.cycle;
   if (t.issued) {
     ++p.issuing;
@@ -221,6 +231,78 @@ void Model::emit(int port, Transfer& t, std::size_t burst, Time now, Time addres
     }
     address = end;
   }
+}
+
+// Ask the L2 for a burst, line by line.
+void Model::look_up(int port, std::size_t burst, Time now, Time address, Time bytes) {
+  Port& p = ports_[static_cast<std::size_t>(port)];
+  const auto ways = static_cast<std::size_t>(config_.l2_ways);
+  for (const Time stop = address + bytes; address < stop;) {
+    const Time line = line_.div(address), end = std::min(stop, (line + 1) * config_.l2_line);
+    ++p.flight[burst].left;
+    const std::size_t place = p.pieces.end();
+    p.pieces.push({-1, burst, static_cast<int>(end - address)});
+    Line* const first = &lines_[static_cast<std::size_t>(line % config_.l2_sets) * ways];
+    std::size_t way = 0;
+    while (way < ways && first[way].line != line) ++way;
+    Line found = {line, -1};
+    if (way < ways) {
+      found = first[way];
+      if (found.fill < 0) {
+        ++l2_.hits;
+        slice(p.pieces[place], line, now, config_.l2_latency);
+      } else {
+        ++l2_.merged;
+        fills_[static_cast<std::size_t>(found.fill)].waiting.push_back({port, place});
+      }
+    } else {
+      ++l2_.misses;
+      way = ways - 1;  // the least recently used leaves
+      if (spare_fills_.empty()) {
+        spare_fills_.push_back(fills_.size());
+        fills_.emplace_back();
+      }
+      const std::size_t id = spare_fills_.back();
+      spare_fills_.pop_back();
+      Fill& fill = fills_[id];
+      fill.line = line;
+      fill.end = fill.left = 0;
+      fill.waiting.clear();
+      fill.waiting.push_back({port, place});
+      found.fill = static_cast<int>(id);
+      const Time from = line * config_.l2_line;
+      for (Time at = from; at < from + config_.l2_line; at += std::min(unit_, config_.l2_line)) {
+        ++fill.left;
+        enqueue(now + config_.request, at, std::min(unit_, config_.l2_line), false, id, kL2);
+      }
+    }
+    for (; way; --way) first[way] = first[way - 1];
+    first[0] = found;
+    address = end;
+  }
+  deliver(port);
+}
+
+// A piece passes the slice of its line, first come, first served, and is at its port `way` later.
+void Model::slice(Delivery& piece, Time line, Time now, Time way) {
+  Time& free = slices_[static_cast<std::size_t>(slice_.mod(line))];
+  free = std::max(now, free) + up(piece.bytes, config_.l2_rate) * config_.cycle;
+  piece.done = free + way;
+  l2_.bytes += piece.bytes;
+}
+
+// A line is there: it stays, unless another has taken its place, and goes to all who wait.
+void Model::filled(std::size_t id, Time now) {
+  now_ = now;
+  const Fill& fill = fills_[id];
+  Line* const first = &lines_[static_cast<std::size_t>((fill.line % config_.l2_sets) * config_.l2_ways)];
+  for (Line* x = first; x != first + config_.l2_ways; ++x)
+    if (x->fill == static_cast<int>(id)) x->fill = -1;
+  for (const Waiting& w : fill.waiting) {
+    slice(ports_[static_cast<std::size_t>(w.port)].pieces[w.place], fill.line, now, config_.response);
+    deliver(w.port);
+  }
+  spare_fills_.push_back(id);
 }
 
 // Pass read data through the port, in order, as far as their times are known.
@@ -255,6 +337,12 @@ void Model::deliver(int port) {
 
 void Model::served(const Piece& piece, Time done) {
   const int port = piece.port;
+  if (port == kL2) {
+    Fill& fill = fills_[piece.place];
+    fill.end = std::max(fill.end, done);
+    if (!--fill.left) push(fill.end, kFilled, static_cast<Time>(piece.place));
+    return;
+  }
   if (port < 0) {
     Burst& burst = bursts_[piece.place];
     burst.end = std::max(burst.end, done + config_.response);
@@ -304,7 +392,7 @@ void Model::enqueue(Time arrival, Time address, Time bytes, bool write, std::siz
     bank = banks_of_.mod(page / config_.rows);
   }
   if (config_.bank_xor) bank ^= banks_of_.mod(row);
-  if (port < 0) ++bursts_[place].left;
+  if (port == -1) ++bursts_[place].left;
   Channel& x = channels_[static_cast<std::size_t>(number)];
   Ring<Piece>& queue = x.queue[write];
   Piece* piece = &queue.grow();
@@ -601,10 +689,11 @@ void dpu_dram_free(void* model) { delete static_cast<Model*>(model); }
 
 std::int64_t dpu_dram_request(void* model, std::int64_t cycle, std::int64_t port, std::int64_t write,
                               std::int64_t floor, std::int64_t address, std::int64_t inner, std::int64_t n1,
-                              std::int64_t n2, std::int64_t n3, std::int64_t s1, std::int64_t s2, std::int64_t s3) {
+                              std::int64_t n2, std::int64_t n3, std::int64_t s1, std::int64_t s2, std::int64_t s3,
+                              std::int64_t cached) {
   const std::int64_t n[3] = {n1, n2, n3}, stride[3] = {s1, s2, s3};
   Model& m = *static_cast<Model*>(model);
-  m.request(cycle, static_cast<int>(port), write != 0, floor, address, inner, n, stride);
+  m.request(cycle, static_cast<int>(port), write != 0, floor, address, inner, n, stride, cached != 0);
   return m.due();
 }
 
@@ -632,6 +721,11 @@ std::int64_t dpu_dram_step(void* model, std::int64_t limit, std::int64_t* out) {
 
 void dpu_dram_counters(void* model, std::int64_t channel, std::int64_t* out) {
   const dpu::dram::Counters c = static_cast<Model*>(model)->counters(static_cast<int>(channel));
+  std::memcpy(out, &c, sizeof(c));
+}
+
+void dpu_dram_l2(void* model, std::int64_t* out) {
+  const dpu::dram::L2Counters& c = static_cast<Model*>(model)->l2();
   std::memcpy(out, &c, sizeof(c));
 }
 

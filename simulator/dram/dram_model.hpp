@@ -97,10 +97,11 @@ struct Config {
   Time beat, burst, outstanding, buffer, ports;  // bytes, bytes, bursts, bytes
   Time pbr2pbr, pbr2act;
   Time one_bus, act_clocks;  // the command bus
+  Time l2_line, l2_sets, l2_ways, l2_slices, l2_rate, l2_latency;  // bytes; 0 sets: none; bytes a user cycle; units
 };
 
 constexpr std::size_t kFields = sizeof(Config) / sizeof(Time);
-static_assert(kFields == 49, "the order and number of fields is that of params.py");
+static_assert(kFields == 55, "the order and number of fields is that of params.py");
 
 enum class Note : int { kNone, kFirst, kLast, kResponse, kDone };
 
@@ -115,6 +116,13 @@ struct Counters {
 };
 
 constexpr std::size_t kCounters = sizeof(Counters) / sizeof(Time);
+
+// Of the L2: look-ups, and bytes that ports got.
+struct L2Counters {
+  Time hits, merged, misses, bytes;
+};
+
+constexpr std::size_t kL2Counters = sizeof(L2Counters) / sizeof(Time);
 
 // Index of the lowest bit that is set, of a word that has one.
 inline unsigned lowest(std::uint64_t word) {
@@ -246,9 +254,9 @@ class Model {
   explicit Model(const Config& config);
 
   // A port moves `n` runs of `inner` bytes from `address`, in at least `floor` cycles. A write starts to flow at once;
-  // the data of a read waits at the port (kFirst) until it is opened.
+  // the data of a read waits at the port (kFirst) until it is opened. `cached`: a read through the L2, if there is one.
   void request(Time cycle, int port, bool write, Time floor, Time address, Time inner, const Time n[3],
-               const Time stride[3]);
+               const Time stride[3], bool cached = false);
   void open(Time cycle, int port);
 
   // One burst past the ports; kDone with `tag` when its data (read) or response (write) is back.
@@ -266,6 +274,7 @@ class Model {
   Time due() const { return idle() ? kNever : up(next(), config_.cycle); }
 
   Counters counters(int channel) const { return channels_[static_cast<std::size_t>(channel)].counters; }
+  const L2Counters& l2() const { return l2_; }
 
  private:
   struct Burst {
@@ -290,7 +299,7 @@ class Model {
     Time from = 0, to = 0;
     Time rest = 0, step = 0, quotient = 0, remainder = 0;  // of moved * floor / total
     int bursts = 0;  // issued, not done (write)
-    bool write = false, opened = false, issued = false, announced = false;
+    bool write = false, cached = false, opened = false, issued = false, announced = false;
   };
   struct Port {
     Ring<Transfer> moving;
@@ -299,6 +308,19 @@ class Model {
     Ring<Delivery> pieces;  // reads, in order of delivery
     Time bytes = 0, clock = 0, free = 0, response = 0, event = kNever;
     bool blocked = false;
+  };
+  struct Line {  // of the L2; a set has its lines together, the most recently used first
+    Time line = -1;
+    int fill = -1;  // -1: it is there, or there is none
+  };
+  struct Waiting {  // a delivery
+    int port;
+    std::size_t place;
+  };
+  struct Fill {  // a line on its way from DRAM to the L2
+    Time line = 0, end = 0;
+    int left = 0;
+    std::vector<Waiting> waiting;
   };
   struct Refresh {  // one that later commands can still meet
     std::size_t from = 0, to = 0;  // banks
@@ -396,7 +418,8 @@ class Model {
 
     const Bank& bank(Time number) const { return banks[static_cast<std::size_t>(number)]; }
   };
-  enum Kind : int { kIssue, kPick, kNote };
+  enum Kind : int { kIssue, kPick, kNote, kFilled };
+  static constexpr int kL2 = -2;  // in place of a port: a piece that fills a line
 
   static Time up(Time a, Time b) { return (a + b - 1) / b; }
   Time clock(Time units) const;
@@ -409,6 +432,9 @@ class Model {
   void wake(int port, Time time);
   void issue(int port, Time now);
   void emit(int port, Transfer& t, std::size_t burst, Time now, Time address, Time bytes);
+  void look_up(int port, std::size_t burst, Time now, Time address, Time bytes);
+  void slice(Delivery& piece, Time line, Time now, Time way);
+  void filled(std::size_t id, Time now);
   void enqueue(Time arrival, Time address, Time bytes, bool write, std::size_t place, int port);
   void schedule(Time channel, Time time);
   void pick(int channel, Time now);
@@ -424,12 +450,18 @@ class Model {
 
   const Config config_;
   const double clocks_a_unit_;
-  const Power channels_of_, banks_of_, groups_of_, stripe_, access_, page_, interleave_, beat_, burst_;
+  const Power channels_of_, banks_of_, groups_of_, stripe_, access_, page_, interleave_, beat_, burst_, line_,
+      slice_;
   const Time unit_;  // bytes that lie together in one row: no piece is cut within
   std::vector<Port> ports_;
   std::vector<Channel> channels_;
   std::vector<Burst> bursts_;  // of a bench
   std::vector<std::size_t> spare_bursts_;
+  std::vector<Line> lines_;  // sets * ways
+  std::vector<Fill> fills_;
+  std::vector<std::size_t> spare_fills_;
+  std::vector<Time> slices_;  // when each is free
+  L2Counters l2_ = {};
   Calendar events_;
   std::vector<Column> cols_;  // of the piece being served
   std::vector<Time> met_;  // its columns whose slots were taken
@@ -444,12 +476,14 @@ void* dpu_dram_new(const std::int64_t* config, std::int64_t fields);  // null wh
 void dpu_dram_free(void* model);
 std::int64_t dpu_dram_request(void* model, std::int64_t cycle, std::int64_t port, std::int64_t write,
                               std::int64_t floor, std::int64_t address, std::int64_t inner, std::int64_t n1,
-                              std::int64_t n2, std::int64_t n3, std::int64_t s1, std::int64_t s2, std::int64_t s3);
+                              std::int64_t n2, std::int64_t n3, std::int64_t s1, std::int64_t s2, std::int64_t s3,
+                              std::int64_t cached);
 std::int64_t dpu_dram_open(void* model, std::int64_t cycle, std::int64_t port);
 std::int64_t dpu_dram_submit(void* model, std::int64_t cycle, std::int64_t address, std::int64_t bytes,
                              std::int64_t write, std::int64_t tag);
 std::int64_t dpu_dram_step(void* model, std::int64_t limit, std::int64_t* out);  // out: note, cycle, who
 void dpu_dram_counters(void* model, std::int64_t channel, std::int64_t* out);  // kCounters words
+void dpu_dram_l2(void* model, std::int64_t* out);  // kL2Counters words
 }
 
 #endif

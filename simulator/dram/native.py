@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ...errors import DpuError
 from ..native_library import Library, compiler
-from .core import NEVER, Core, Counters, Note, PythonCore
+from .core import NEVER, Core, Counters, L2Counters, Note, PythonCore
 from .params import FIELDS, Config
 
 __all__ = ["ENVIRONMENT", "LIBRARY", "NativeCore", "compiler", "core", "source_folder"]
@@ -42,11 +42,12 @@ def _library() -> ctypes.CDLL:
     word, words, model = ctypes.c_int64, ctypes.POINTER(ctypes.c_int64), ctypes.c_void_p
     lib.dpu_dram_new.restype, lib.dpu_dram_new.argtypes = model, [words, word]
     lib.dpu_dram_free.restype, lib.dpu_dram_free.argtypes = None, [model]
-    lib.dpu_dram_request.restype, lib.dpu_dram_request.argtypes = word, [model] + [word] * 12
+    lib.dpu_dram_request.restype, lib.dpu_dram_request.argtypes = word, [model] + [word] * 13
     lib.dpu_dram_open.restype, lib.dpu_dram_open.argtypes = word, [model, word, word]
     lib.dpu_dram_submit.restype, lib.dpu_dram_submit.argtypes = word, [model] + [word] * 5
     lib.dpu_dram_step.restype, lib.dpu_dram_step.argtypes = word, [model, word, words]
     lib.dpu_dram_counters.restype, lib.dpu_dram_counters.argtypes = None, [model, word, words]
+    lib.dpu_dram_l2.restype, lib.dpu_dram_l2.argtypes = None, [model, words]
     return lib
 
 
@@ -81,8 +82,11 @@ class NativeCore:
         inner: int,
         n: Sequence[int],
         stride: Sequence[int],
+        cached: bool = False,
     ) -> int:
-        self._due = self._lib.dpu_dram_request(self._model, cycle, port, int(write), floor, address, inner, *n, *stride)
+        self._due = self._lib.dpu_dram_request(
+            self._model, cycle, port, int(write), floor, address, inner, *n, *stride, int(cached)
+        )
         return self._due
 
     def open(self, cycle: int, port: int) -> int:
@@ -105,6 +109,11 @@ class NativeCore:
             self._lib.dpu_dram_counters(self._model, channel, out)
             found.append(Counters(*out))
         return found
+
+    def l2(self) -> L2Counters:
+        out = (ctypes.c_int64 * len(L2Counters._fields))()
+        self._lib.dpu_dram_l2(self._model, out)
+        return L2Counters(*out)
 
 
 def core(config: Config, native: bool | None = None) -> Core:

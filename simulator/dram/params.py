@@ -14,7 +14,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from ...errors import DpuError
-from ...ir.cost import BEAT_BYTES
+from ...ir.cost import BEAT_BYTES, L2_LATENCY, L2_LINE, L2_SLICE_BYTES, L2_SLICES, L2_WAYS
 
 NS = Fraction(1, 1_000_000_000)
 MAX_UNITS_PER_SECOND = 10**13  # so that a day of units fits 64 bits
@@ -190,6 +190,12 @@ class Config:
     pbr2act: int
     one_bus: int
     act_clocks: int
+    l2_line: int  # bytes
+    l2_sets: int  # 0: no L2
+    l2_ways: int
+    l2_slices: int
+    l2_rate: int  # bytes a user cycle of a slice
+    l2_latency: int  # units
 
     @property
     def words(self) -> list[int]:
@@ -200,8 +206,8 @@ class Config:
 FIELDS = tuple(f.name for f in fields(Config))
 
 
-def config(file: DramFile, user_hz: float | Fraction, ports: int) -> Config:
-    """The integers for a user of `user_hz` with `ports` ports.
+def config(file: DramFile, user_hz: float | Fraction, ports: int, l2_bytes: int = 0) -> Config:
+    """The integers for a user of `user_hz` with `ports` ports behind an L2 of `l2_bytes` (0: none).
 
     Raises:
         DpuError: E502, the two clocks have no common multiple below 10 THz.
@@ -221,9 +227,11 @@ def config(file: DramFile, user_hz: float | Fraction, ports: int) -> Config:
     banks, mode = file.number("banks"), file.value("refresh")
     groups = {"none": 0, "all": 1, "bank": banks // file.number("refresh_banks")}[str(mode)]
     t = file.clocks
+    ways = min(L2_WAYS, max(1, l2_bytes // L2_LINE))
+    cycle = int(unit / user)
     return Config(
         tick=int(unit / clock),
-        cycle=int(unit / user),
+        cycle=cycle,
         channels=file.number("channels"),
         banks=banks,
         groups=file.number("bank_groups"),
@@ -271,6 +279,12 @@ def config(file: DramFile, user_hz: float | Fraction, ports: int) -> Config:
         pbr2act=t("tPBR2ACT"),
         one_bus=int(file.number("command_buses") == 1),
         act_clocks=file.number("act_clocks"),
+        l2_line=L2_LINE,
+        l2_sets=max(1, l2_bytes // (L2_LINE * ways)) if l2_bytes else 0,
+        l2_ways=ways,
+        l2_slices=L2_SLICES,
+        l2_rate=L2_SLICE_BYTES,
+        l2_latency=L2_LATENCY * cycle,
     )
 
 

@@ -86,4 +86,9 @@ void dpu_timing_channel(void* run, Time channel, Time* out) {
   std::memcpy(out, &c, sizeof(c));
 }
 
+void dpu_timing_l2(void* run, Time* out) {
+  const dpu::dram::L2Counters& c = static_cast<Run*>(run)->bursts->model.l2();
+  std::memcpy(out, &c, sizeof(c));
+}
+
 }

@@ -153,11 +153,11 @@ class BurstMemory {
   dram::Model model;
   std::vector<Flow> flows;  // data phases, in the order in which they ended
 
-  // Begin to move runs in no fewer than `floor` cycles.
+  // Begin to move runs in no fewer than `floor` cycles; `cached`: through the L2, if there is one.
   void start(Time now, Time key, bool write, Time floor, Time address, Time inner, const Time n[3],
-             const Time stride[3]) {
+             const Time stride[3], bool cached = false) {
     if (write) flowing_[static_cast<std::size_t>(key)] = {now, 0, inner * n[0] * n[1] * n[2]};
-    model.request(now, static_cast<int>(key), write, floor, address, inner, n, stride);
+    model.request(now, static_cast<int>(key), write, floor, address, inner, n, stride, cached);
   }
 
   // The scratchpad takes the data of the port's oldest read, `size` bytes, from now on.

@@ -320,7 +320,7 @@ void Run::start_move(EngineState& e, Time i, Time now) {
     if (!bursts)  // padding before the first data is written while they are on their way
       ready = std::max(now + c_.dma_check, ready + latency_ - w.lead);
     else
-      bursts->start(ready, key_of(e), false, w.alone, w.address, w.inner, w.n, w.stride);
+      bursts->start(ready, key_of(e), false, w.alone, w.address, w.inner, w.n, w.stride, w.cached != 0);
   }
   e.pending.push({i, ready});
   begin_data(e, now);

@@ -65,7 +65,7 @@ struct VecWork {
 };
 
 struct DmaWork {
-  Time phase, steps, lead, bytes, bursts, alone, address, inner;
+  Time phase, steps, lead, bytes, bursts, alone, cached, address, inner;
   Time n[3], stride[3];
   double cap;
 };

@@ -15,10 +15,11 @@ from dpu.ir.arch import Arch, load_arch
 from dpu.ir.dialects import parse_module
 from dpu.ir.isa import DMA, MM, Engine, Opcode, Words
 from dpu.passes.lower import estimate_linear, estimate_matrix, estimate_words, estimator
-from dpu.passes.lower.estimate_dram import Pattern, Rates
+from dpu.passes.lower.estimate_dram import Pattern, Rates, has_l2, l2_times
 from dpu.passes.lower.estimator import Estimator, OpEstimate
 from dpu.passes.quantise import Derived, fetcher, quantise
 from dpu.simulator.dram.params import load_dram
+from dpu.simulator.memory import with_dram
 from dpu.simulator.timing import simulate
 from dpu.simulator.timing_result import TileTiming, Timing
 
@@ -88,6 +89,31 @@ def test_repetitions_that_are_left_out_take_as_long_as_those_that_are_timed(
     all_of_them = estimated(source, arch)
     assert [o.words for o in few] == [o.words for o in all_of_them]
     assert sum(o.cycles for o in few) == pytest.approx(sum(o.cycles for o in all_of_them), rel=0.005)
+
+
+@pytest.mark.parametrize("l2_bytes", [0, 1 << 20, 32 << 20])
+def test_dram_bytes_are_those_behind_the_l2(l2_bytes: int) -> None:
+    """24 tiles; of the six linears' weights those of the two large ones (3.7, 7.4 MB) do not fit 1 MiB. What the
+    channels of the simulated DRAM move, without instructions."""
+    arch = load_arch("dpu_asic").model_copy(update={"l2_bytes": l2_bytes})
+    source = LARGER["transformer"]
+    words = compiled(source, arch)
+    timing = simulate(arch, words, "block")
+    assert timing.channels is not None
+    moved = sum(timing.channels.bytes) - sum(w.nbytes for w in words)
+    ops = estimated(source, arch)
+    assert sum(o.bytes for o in ops) == pytest.approx(moved, rel=0.01)
+    named = sum(int(t.bus.sum()) for t in timing.tiles)
+    assert moved < 0.4 * named if l2_bytes else moved == pytest.approx(named, rel=0.01)
+
+
+def test_the_l2_of_an_estimate() -> None:
+    arch = load_arch("dpu_asic")
+    assert has_l2(arch) and not has_l2(with_dram(arch, "simple")) and not has_l2(load_arch("dpu_f2"))
+    assert l2_times(arch).tolist() == [64 + 4, 1024, 4]
+    few, many = (estimated(BLOCKS["transformer"], a) for a in (arch, arch.model_copy(update={"l2_bytes": 0})))
+    assert [o.words for o in few] == [o.words for o in many]
+    assert sum(o.cycles for o in few) < sum(o.cycles for o in many)
 
 
 def test_a_layer_is_estimated_once_in_equal_surroundings() -> None:

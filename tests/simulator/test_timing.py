@@ -311,11 +311,6 @@ def test_shipped_archs_and_what_is_not_modelled(name: str) -> None:
     assert any("PARAM" in x for x in t.not_modelled)
 
 
-def test_the_l2_is_reported_as_not_modelled() -> None:
-    a = load_arch("dpu_asic")
-    assert any("l2_bytes" in x for x in simulate(a, [END] * a.tiles).not_modelled)
-
-
 def test_speed() -> None:
     """About 100,000 words in a few seconds."""
     block = [weights(signal=signal_bit(M)), mm(wait=wait_bit(L), signal=signal_bit(V)), vec(wait=wait_bit(M))]

@@ -37,6 +37,7 @@ ARCHS = {
     "dpu_tiny": TINY,
     "two tiles, 4 lanes": shape(TINY, tiles=2, lanes=4),
     "16 x 16, queues of 2": shape(TINY, rows=16, cols=16, queues={"load": 2, "mxu": 2, "vpu": 2, "store": 2}),
+    "two tiles, an L2 of 16 KiB": shape(TINY, tiles=2, lanes=4, l2_bytes=1 << 14),
     "dpu_f2": load_arch("dpu_f2"),
     "dpu_32tops": load_arch("dpu_32tops"),
 }
@@ -77,6 +78,13 @@ def test_random_programs(name: str, memory: str) -> None:
         stuck += isinstance(native, str)
         assert_same(native, result(arch, program, native=False))
     assert 1 <= stuck <= 3, "of the three broken programs; all others end"
+
+
+def test_random_programs_use_the_l2() -> None:
+    arch = with_dram(ARCHS["two tiles, an L2 of 16 KiB"], "lpddr5x_8533_128")
+    found = simulate(arch, streams(np.random.default_rng(8), arch, 110), "drawn").channels
+    assert found is not None and found.l2 is not None
+    assert found.l2.hits > 50 and found.l2.merged > 50 and found.l2.misses > arch.l2_bytes // 256
 
 
 def test_the_python_dram_model_too(monkeypatch: pytest.MonkeyPatch) -> None:
