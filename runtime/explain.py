@@ -28,7 +28,7 @@ TRIED = (
     *(f"queues.{q}" for q in ("load", "mxu", "vpu", "store")),
     *("dram.bits", "dram.port_bytes_per_cycle", "l2_bytes"),
 )
-"""Numbers that a designer may choose. The estimate takes no notice of `l2_bytes`: what it costs is area only."""
+"""Numbers that a designer may choose."""
 
 
 class Change(BaseModel):

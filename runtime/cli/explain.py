@@ -15,7 +15,7 @@ def explain(
     economics: Annotated[str, typer.Option(help="The scenario whose node gives the area.")] = "scenario_b",
     rows: Annotated[int, typer.Option(min=0, help="Changes to show; 0: all.")] = 0,
 ) -> None:
-    """Which number of this arch is worth changing? Each alone, halved and doubled; about 20 s.
+    """Which number of this arch is worth changing, each alone, halved or doubled?
 
     \b
     Examples:
