@@ -9,24 +9,22 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from ..errors import DpuError
 from ..files import atomic_write
 from ..ir.arch import Arch
-from ..simulator.dram.params import load_dram
 from ..simulator.economics.chip import chip
 from ..simulator.economics.cost import Cost, Terms, cost
 from ..simulator.economics.inputs import Scenario, Silicon
 from ..simulator.economics.workload import Cycles, image_work
+from ..simulator.variants import GIB, with_bits
 from .estimate_cycles import estimate
 
 SCHEMA = "dpu.chips/1"
 TILES = (4, 8, 12, 16, 24, 32)
 BITS = (128, 256, 512)
-GIB = 1 << 30
 LEAST = 16 * GIB
 """Of memory: weights and activations with room for several requests; and 1 GiB a channel, the smallest packages."""
 
@@ -96,19 +94,8 @@ class Chips(BaseModel):
 
 def variant(base: Arch, tiles: int, bits: int, folder: Path) -> Arch:
     """The base arch with other tiles and another width of LPDDR5X, whose timing file is written into `folder`."""
-    file = load_dram(base.dram.parameters)
-    narrow = 16 * file.number("channels")
-    fields: dict[str, Any] = base.model_dump()
-    path = folder / f"lpddr5x_{bits}.json"
-    wide = file.model_copy(update={"name": path.stem}).replace(channels=bits // 16)
-    path.write_text(wide.model_dump_json())
-    fields["dram"] |= {
-        "parameters": str(path),
-        "kind": f"LPDDR5X {bits}-bit, as {base.dram.kind}",
-        "bytes_per_cycle": base.dram.bytes_per_cycle * bits / narrow,
-        "bytes": max(LEAST, GIB * bits // 16),
-    }
-    return Arch.model_validate(fields | {"name": f"{base.name}_{tiles}x{bits}", "tiles": tiles})
+    wide = with_bits(base, bits, LEAST, folder)
+    return Arch.model_validate(wide.model_dump() | {"name": f"{base.name}_{tiles}x{bits}", "tiles": tiles})
 
 
 def measure(

@@ -1,4 +1,4 @@
-"""`dpubench estimate`, `evaluate`, `uncertainty`, `size-chip`, `explain`: the verbs of the economics."""
+"""`dpubench estimate`, `evaluate`, `uncertainty`, `size-chip`, `gate`, `explain`: the verbs of the economics."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...runtime.cli.common import check_output, new_app, run_app
+from .sweeps import queue, sweep
 
 if TYPE_CHECKING:
     from ..evaluate import Request
@@ -156,6 +157,78 @@ def size_chip(
     typer.echo(table.text())
 
 
+def gate(
+    workload: WorkloadFile = Path("results/sdxl.json"),
+    arch: Annotated[str, typer.Option(help="DPUs, with commas: the card's and chips.")] = "dpu_f2,dpu_32tops,dpu_asic",
+    economics: Annotated[
+        str, typer.Option(help="Scenarios, with commas; the goal must hold in each.")
+    ] = "scenario_a,scenario_b,scenario_c,scenario_committed",
+    gpu: Annotated[list[Path] | None, typer.Option(help="GPU measurements, repeatable; default: results/gpu.")] = None,
+    fpga: Annotated[list[Path] | None, typer.Option(help="F2 measurements, one file; default: results/f2.")] = None,
+    simulated: Annotated[
+        list[Path] | None, typer.Option(help="Simulated cycles of the F2 binary; default: results/sim.")
+    ] = None,
+    quality: Annotated[list[Path] | None, typer.Option(help="Scores of images; default: results/quality.")] = None,
+    cycles: Annotated[
+        list[str] | None, typer.Option(help="ARCH=FILE: cycles of an image; default: results/estimate.")
+    ] = None,
+    floor: Annotated[
+        list[str] | None, typer.Option(help="SCORE=VALUE: a stated floor, such as psnr=26.4; never enough for GO.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="JSON; default: out/gate.json.")] = None,
+) -> None:
+    """GO, NO-GO or NOT PROVEN: does the evidence show images of equal quality at half a GPU's cost?
+
+    Exit code 0 GO, 1 NO-GO, 3 NOT PROVEN, 2 refused input.
+
+    \b
+    Examples:
+      dpubench gate
+      dpubench gate --arch dpu_f2 --economics scenario_a --gpu results/gpu/h200.json --fpga results/f2/sdxl.json
+    """
+    from .. import gate as found
+    from ..gate_report import save, text
+
+    path = output or Path("out/gate.json")
+    check_output(path) if output else None
+
+    def several(given: list[Path] | None) -> tuple[Path, ...] | None:
+        return None if given is None else tuple(given)
+
+    request = found.Request(
+        workload=workload,
+        archs=_names(arch),
+        economics=_names(economics),
+        gpu=several(gpu),
+        fpga=several(fpga),
+        simulated=several(simulated),
+        quality=several(quality),
+        cycles={k: Path(v) for k, v in _pairs("--cycles", cycles).items()},
+        floors=found.floors_of(_pairs("--floor", floor)),
+    )
+    decision = found.run(request, _say)
+    save(decision, path)
+    typer.echo(text(decision))
+    typer.echo(f"wrote {path}")
+    raise typer.Exit(decision.exit_code)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def _pairs(option: str, given: list[str] | None) -> dict[str, str]:
+    from ...errors import DpuError
+
+    found = {}
+    for text in given or []:
+        name, sign, value = text.partition("=")
+        if not (name and sign and value):
+            raise DpuError(option, f"'{text}' is no NAME=VALUE", code="E501")
+        found[name] = value
+    return found
+
+
 def explain(
     name: Annotated[str, typer.Argument(help="A number, such as cost_per_1000_images.")],
     file: Annotated[Path, typer.Argument(help="A results file of evaluate.")] = Path("out/evaluate.json"),
@@ -185,7 +258,7 @@ def explain(
 
 def register(app: typer.Typer) -> None:
     """Add the verbs to `dpubench`."""
-    for verb in (estimate, evaluate, uncertainty, size_chip, explain):
+    for verb in (estimate, evaluate, uncertainty, size_chip, gate, explain, queue, sweep):
         app.command()(verb)
 
 

@@ -25,7 +25,6 @@ def sensitivity(
     \b
     Examples:
       dpuc sensitivity out/tiny --calibration out/calib.safetensors --size 64x64
-      dpuc sensitivity out/tiny --calibration out/calib.safetensors --top 5 -o out/layers.json
       dpuc sensitivity out/sdxl --calibration out/sdxl.safetensors --own --steps 1 -o out/layers.json
     """
     from ..sensitivity import sensitivity_of_folder
