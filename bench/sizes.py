@@ -47,6 +47,7 @@ SIZES = (
 BATCHES = (1, 4, 8)
 """Samples a forward at the native size beside 2: one image without guidance, two and four images with it."""
 ARCHS = ("dpu_f2", "dpu_32tops")
+CRASHED = "crashed: "
 PARTS = ("unet", "vae_decoder", "text_encoder", "text_encoder_2")
 
 Say = Callable[[str], None]
@@ -100,6 +101,11 @@ class SizeRow(_Model):
     cpu_seconds: float = 0.0  # compilation, proof included
     anonymous_peak: int = 0  # bytes
     simulate_seconds: float | None = None
+
+    @property
+    def crashed(self) -> bool:
+        """Whether its process ended without an answer; it is tried again."""
+        return self.error.startswith(CRASHED)
 
     @property
     def timed(self) -> bool:
@@ -191,14 +197,19 @@ def measure(
     rows = {r.case.name: r for r in result.rows}
     for case in wanted:
         known = rows.get(case.name)
-        if known is not None and (known.timed or not timed):
+        if known is not None and not known.crashed and (known.timed or not timed):
             say(f"{case.name}: kept")
             continue
-        say(f"{case.name}: {'timing' if known else 'compiling'}")
-        rows[case.name] = _in_process(graphs, case, known, timed, keep)
-        result = result.model_copy(update={"rows": list(rows.values())})
-        if out is not None:
-            result.save(out)
+        if known is not None and known.crashed:
+            known = known.model_copy(update={"error": ""}) if known.entries else None
+        while known is None or (timed and not known.timed):
+            say(f"{case.name}: {'timing' if known else 'compiling'}")
+            # With the words kept, timing is a process of its own: what was compiled is written down before.
+            both = timed and (known is not None or keep is None)
+            known = rows[case.name] = _in_process(graphs, case, known, both, keep)
+            result = result.model_copy(update={"rows": list(rows.values())})
+            if out is not None:
+                result.save(out)
     return result
 
 
@@ -236,7 +247,7 @@ def _in_process(graphs: Path, case: Case, known: SizeRow | None, timed: bool, ke
     )
     if run.returncode:
         last = (run.stderr.strip().splitlines() or [f"exit code {run.returncode}"])[-1]
-        return SizeRow(case=case, error=f"crashed: {last}")
+        return (known or SizeRow(case=case)).model_copy(update={"error": CRASHED + last})
     return SizeRow.model_validate_json(run.stdout)
 
 
@@ -260,15 +271,24 @@ def _child(job: dict[str, Any]) -> SizeRow:
     return _timed(row, streams, arch) if job["timed"] else row
 
 
+def compiled_case(graphs: Path, case: Case, arch: Arch) -> Compiled:
+    """One program from a graph with open sizes, without weights.
+
+    Raises:
+        DpuError: the size is not one of the model's, or the graph cannot be compiled for the arch.
+    """
+    latent = latent_size(graphs, (case.height, case.width))
+    onnx, unet = graphs / case.part / "model.onnx", case.part == "unet"
+    shapes = {"sample": (case.batch, 4, *latent)} if unet else part_shapes(onnx, latent, case.batch)
+    return compile_onnx(onnx, case.part, arch, shapes, None, absent=True)
+
+
 def compile_case(graphs: Path, case: Case, arch: Arch) -> tuple[SizeRow, dict[str, list[Words]]]:
     """The row of one program, compiled and proved here, and its words by entry and tile."""
     with _watched() as peak:
         try:
-            latent = latent_size(graphs, (case.height, case.width))
-            onnx, unet = graphs / case.part / "model.onnx", case.part == "unet"
-            shapes = {"sample": (case.batch, 4, *latent)} if unet else part_shapes(onnx, latent, case.batch)
             start = time.process_time()
-            compiled = compile_onnx(onnx, case.part, arch, shapes, None, absent=True)
+            compiled = compiled_case(graphs, case, arch)
             seconds = time.process_time() - start
         except DpuError as e:
             return SizeRow(case=case, error=e.text()), {}

@@ -474,6 +474,53 @@ def sizes(
 
 
 @app.command()
+def tables(
+    programs: Annotated[list[Path] | None, typer.Argument(help="Programs of full-size SDXL, several an arch.")] = None,
+    parts: Annotated[str, typer.Option(help="ARCH:PART to compile here, with commas between them.")] = "",
+    graphs: Annotated[Path | None, typer.Option(help="For --parts: `dpuc export sdxl --open-sizes`.")] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Replace these archs here.")] = None,
+) -> None:
+    """Where do cycles, bytes and seconds of an image go, by entry and class of layers? Writes README.md beside it.
+
+    Without programs and parts: only write README.md again.
+
+    \b
+    Examples:
+      dpubench tables out/sdxl_f2.dpu -o results/sim/tables.json
+      dpubench tables out/unet_32tops.dpu --graphs out/sdxl_graphs --parts dpu_32tops:vae_decoder
+      dpubench tables -o results/sim/tables.json
+    """
+    from ...codegen.estimate import PARTS
+    from ...runtime.gpu.identity import commit
+    from ..image_tables import measure, read
+    from ..image_tables_page import page, write_page
+
+    check_output(output)
+    wanted = [tuple(p.strip().split(":", 1)) for p in parts.split(",") if p.strip()]
+    for w in wanted:
+        if len(w) != 2 or w[1] not in PARTS:
+            what = f"'{':'.join(w)}' is no ARCH:PART; parts: {', '.join(PARTS)}"
+            raise typer.BadParameter(what, param_hint="--parts")
+    if programs or wanted:
+        options = [f"--graphs {graphs}"] if graphs else []
+        options += [f"--parts {parts}"] if parts else []
+        command = " ".join(["dpubench tables", *map(str, programs or []), *options])
+        pairs = [(w[0], w[1]) for w in wanted]
+        if output is not None:
+            output.parent.mkdir(parents=True, exist_ok=True)
+        found = measure(
+            programs or [], pairs, graphs, output, command, commit(), lambda line: typer.echo(line, err=True)
+        )
+    elif output is not None:
+        found = read(output)
+    else:
+        raise typer.BadParameter("give programs, parts, or a file to render again", param_hint="PROGRAMS")
+    if output is not None:
+        write_page(output)
+    typer.echo(page(found))
+
+
+@app.command()
 def rtl_mutants(
     seed: Annotated[int, typer.Option(min=0, help="Of the draw of faults.")] = 1,
     each: Annotated[int, typer.Option(min=1, help="Faults of each module.")] = 2,
@@ -567,6 +614,7 @@ def gpu(
     peer: Annotated[str, typer.Option(help="Of configs/gpu: prices, and MLPerf's rate.")] = "h200",
     report: Annotated[Path | None, typer.Option(help="With --merge: a DPU's report, drawn into the roofline.")] = None,
     price_per_hour: Annotated[float, typer.Option(min=0, help="USD of the GPU; 0: the peer's on demand.")] = 0.0,
+    note: Annotated[str, typer.Option(help="With --merge: what else the machine did meanwhile.")] = "",
 ) -> None:
     """How fast does this GPU make the images, at what energy and price? Minutes a point; exit code 1 if one fails.
 
@@ -584,7 +632,7 @@ def gpu(
     if merge is not None:
         check_output(merge)
         known = accelerator(peer)
-        join(output, merge)
+        join(output, merge, note=note)
         write_table(merge, merge.parent / "README.md", known, price_per_hour)
         write_roofline(merge, report)
         typer.echo((merge.parent / "README.md").read_text())

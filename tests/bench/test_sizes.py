@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from dpu.bench.sizes import ARCHS, SIZES, Case, cases, compile_case, measure
+from dpu.bench.sizes import ARCHS, SIZES, Case, SizeRow, cases, compile_case, measure
 from dpu.codegen.driver import compile_onnx
 from dpu.errors import DpuError
 from dpu.ir.arch import load_arch
@@ -45,7 +45,8 @@ def test_words_without_weights_are_those_of_the_program_with_them(tiny_folder: P
 
 
 def test_a_run_continues_and_times_later(tiny_folder: Path, tmp_path: Path) -> None:
-    out, keep, lines = tmp_path / "sizes.json", tmp_path / "words", []
+    out, keep = tmp_path / "sizes.json", tmp_path / "words"
+    lines: list[str] = []
     first = measure(tiny_folder, [case()], out, keep=keep)
     assert first.rows[0].entries["vae_decoder"].cycles is None
     both = [case(), case(width=40)]
@@ -67,3 +68,26 @@ def test_a_run_continues_and_times_later(tiny_folder: Path, tmp_path: Path) -> N
     out.write_text("{}")
     with pytest.raises(DpuError, match="is no file of this command"):
         measure(tiny_folder, [case()], out)
+
+
+def test_a_crash_is_a_row_and_is_tried_again(
+    tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, keep = tmp_path / "sizes.json", tmp_path / "words"
+    lines: list[str] = []
+
+    def go(timed: bool) -> SizeRow:
+        lines.clear()
+        return measure(tiny_folder, [case()], out, timed=timed, keep=keep, say=lines.append).rows[0]
+
+    name = case().name
+    with monkeypatch.context() as m:
+        m.setattr("dpu.bench.sizes.sys.executable", "false")  # a process that fails
+        assert go(timed=False).error == "crashed: exit code 1"
+    row = go(timed=False)
+    assert lines == [f"{name}: compiling"] and row.verified and not row.error
+    with monkeypatch.context() as m:
+        m.setattr("dpu.bench.sizes.sys.executable", "false")
+        assert go(timed=True) == row.model_copy(update={"error": "crashed: exit code 1"})
+    timed = go(timed=True)
+    assert lines == [f"{name}: timing"] and not timed.error and timed.entries["vae_decoder"].cycles
