@@ -74,7 +74,7 @@ def sensitivity(
     functions = [f for f in module.ops if isinstance(f, FuncOp)]
     targets = [op for f in functions for op in f.body.block.ops if isinstance(op, QUANTISED)]
     interpreter, quantiser = FloatInterpreter(module, weights), FakeQuantiser(module, calibration)
-    noise = dict.fromkeys(targets, 0.0)
+    noise: dict[Operation, float] = dict.fromkeys(targets, 0.0)
     for i, given in enumerate(inputs):
         forward = _Forward(functions, interpreter, given)
         for j, op in enumerate(targets):
@@ -103,7 +103,7 @@ def own_noise(
     functions = [f for f in module.ops if isinstance(f, FuncOp)]
     targets = [op for f in functions for op in f.body.block.ops if isinstance(op, QUANTISED)]
     interpreter, quantiser = FloatInterpreter(module, weights), FakeQuantiser(module, calibration)
-    noise = dict.fromkeys(targets, 0.0)
+    noise: dict[Operation, float] = dict.fromkeys(targets, 0.0)
     done = 0
 
     def compare(op: Operation, get: Get) -> Tensor | None:
