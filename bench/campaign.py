@@ -42,6 +42,7 @@ from ..rtl import toolchain
 from ..rtl.model import TOP
 from ..simulator.memory import with_dram
 from ..simulator.state import Tally
+from .resumed import check_same
 from .rtl_compare import Both
 from .rtl_dma_words import Bytes
 from .rtl_programs import Piece, Program
@@ -309,16 +310,8 @@ def start(path: Path | None, command: str = "dpubench campaign") -> Campaign:
     if path is None or not path.is_file():
         return fresh
     found = Campaign.model_validate_json(path.read_text())
-    for name in ("design", "generator", "block"):
-        was, now = getattr(found, name), getattr(fresh, name)
-        if was != now:
-            raise DpuError(
-                str(path),
-                f"a campaign of another {name} ({was!r}, now {now!r})",
-                "its programs cannot be added to these",
-                "name another file, or remove this one",
-                code="E502",
-            )
+    names = ("design", "generator", "block")
+    check_same(path, found, fresh, names, "a campaign", "its programs cannot be added to these")
     return found
 
 

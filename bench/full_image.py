@@ -260,6 +260,7 @@ def measure(
     from ..codegen.dpufile import load
     from ..runtime.cli.common import parse_size
     from ..runtime.generate import make_image
+    from ..runtime.gpu.identity import commit as checkout
     from ..runtime.pipeline import Request
 
     runner = Runner(work, say)
@@ -290,7 +291,7 @@ def measure(
     stage.record()
     loaded = load(program, verify=False)
     found = _record(summary, runner, model, program, loaded.arch.name, request.__dict__, out, reference, device)
-    made = found.model_copy(update={"command": command or said, "commit": commit or _commit()})
+    made = found.model_copy(update={"command": command or said, "commit": commit or checkout() or "unknown"})
     if output is not None:
         made.save(output)
         _pair(out, reference, output.with_suffix(".png"))
@@ -433,17 +434,6 @@ def sources_digest() -> str:
     for file in sorted(f for f in files if not outside & set(f.relative_to(ROOT).parts)):
         digest.update(f"{file.relative_to(ROOT).as_posix()} {sha256(file)}\n".encode())
     return digest.hexdigest()
-
-
-def _commit() -> str:
-    """The commit of the sources, and whether they were changed since."""
-    try:
-        git = ["git", "-C", str(ROOT)]
-        head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
-        changed = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, check=True).stdout
-        return f"{head}{', changed' if changed else ''}"
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
 
 
 def _pair(image: Path, reference: Path, out: Path) -> None:

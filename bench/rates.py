@@ -52,10 +52,9 @@ class Machine(Result):
     versions: dict[str, str]
 
 
-class Rate(Result):
-    """One form of the tile."""
+class Timed(Result):
+    """Cycles of a modelled device, and what it took to get them."""
 
-    form: str
     cycles: int
     cpu_seconds: float
     wall_seconds: float
@@ -64,6 +63,12 @@ class Rate(Result):
     def rate(self) -> float:
         """Cycles a CPU second."""
         return self.cycles / self.cpu_seconds
+
+
+class Rate(Timed):
+    """One form of the tile."""
+
+    form: str
 
 
 class Rates(Result):

@@ -27,6 +27,7 @@ from ..files import atomic_write
 from ..rtl import toolchain
 from ..rtl.model import TOP
 from .campaign import design, run_block
+from .resumed import check_same
 from .rtl_mutator import OPERATORS, Mutant, Site, draw, write
 from .rtl_seeds import BLOCK
 
@@ -304,14 +305,5 @@ def _state(mutants: Sequence[Mutant], seed: int, each: int, out: Path | None, co
     if out is None or not out.is_file():
         return fresh
     old = Mutants.model_validate_json(out.read_text())
-    for name in ("design", "seed", "each"):
-        was, now = getattr(old, name), getattr(fresh, name)
-        if was != now:
-            raise DpuError(
-                str(out),
-                f"faults of another {name} ({was!r}, now {now!r})",
-                "their outcomes cannot be added to these",
-                "name another file, or remove this one",
-                code="E502",
-            )
+    check_same(out, old, fresh, ("design", "seed", "each"), "faults", "their outcomes cannot be added to these")
     return old

@@ -32,7 +32,6 @@ from .sweep_work import Images, code_digest, graph_digest
 from .sweep_work import Task as Point
 
 CACHED = "dpu.sweep-point/1"
-DEFAULT_CACHE = Path("out/sweep-cache")
 
 Say = Callable[[str], None]
 Settings = tuple[tuple[str, float], ...]

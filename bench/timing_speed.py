@@ -17,7 +17,7 @@ from ..ir.isa import Opcode, word
 from ..simulator import timing_native
 from ..simulator.memory import with_dram
 from ..simulator.timing import simulate
-from .rates import Machine, Result, machine
+from .rates import Machine, Result, Timed, machine
 
 ONNXIM = (0.8e6, 0.9e6)
 """Cycles a CPU second of ONNXim (PSAL-POSTECH/ONNXim, 2026-01-08) with its simple DRAM model: from 0.15 CPU s for the
@@ -25,19 +25,11 @@ ONNXIM = (0.8e6, 0.9e6)
 Measured by this project, but not in this run; with Ramulator 2 it makes 0.4 to 0.5 M."""
 
 
-class Speed(Result):
+class Speed(Timed):
     """The timing simulation of one entry."""
 
     entry: str
     words: int
-    cycles: int
-    cpu_seconds: float
-    wall_seconds: float
-
-    @property
-    def rate(self) -> float:
-        """Cycles a CPU second."""
-        return self.cycles / self.cpu_seconds
 
 
 class TimingSpeed(Result):

@@ -69,12 +69,9 @@ def sensitivity(
     Raises:
         DpuError: no inputs, an input or a statistic is missing, or an operation has no quantised form.
     """
-    if not inputs:
-        raise DpuError("sensitivity", "no inputs", code="E501")
-    functions = [f for f in module.ops if isinstance(f, FuncOp)]
-    targets = [op for f in functions for op in f.body.block.ops if isinstance(op, QUANTISED)]
+    functions, targets = _targets(module, inputs)
     interpreter, quantiser = FloatInterpreter(module, weights), FakeQuantiser(module, calibration)
-    noise: dict[Operation, float] = dict.fromkeys(targets, 0.0)
+    noise = dict.fromkeys(targets, 0.0)
     for i, given in enumerate(inputs):
         forward = _Forward(functions, interpreter, given)
         for j, op in enumerate(targets):
@@ -98,12 +95,9 @@ def own_noise(
     Raises:
         DpuError: as of `sensitivity`.
     """
-    if not inputs:
-        raise DpuError("sensitivity", "no inputs", code="E501")
-    functions = [f for f in module.ops if isinstance(f, FuncOp)]
-    targets = [op for f in functions for op in f.body.block.ops if isinstance(op, QUANTISED)]
+    functions, targets = _targets(module, inputs)
     interpreter, quantiser = FloatInterpreter(module, weights), FakeQuantiser(module, calibration)
-    noise: dict[Operation, float] = dict.fromkeys(targets, 0.0)
+    noise = dict.fromkeys(targets, 0.0)
     done = 0
 
     def compare(op: Operation, get: Get) -> Tensor | None:
@@ -123,6 +117,14 @@ def own_noise(
         for f in functions:
             named |= interpreter.run(f.sym_name.data, named, override=compare)
     return _costs(module, noise)
+
+
+def _targets(module: ModuleOp, inputs: Sequence[Mapping[str, npt.ArrayLike]]) -> tuple[list[FuncOp], list[Operation]]:
+    """The functions, and their operations that have a quantised form."""
+    if not inputs:
+        raise DpuError("sensitivity", "no inputs", code="E501")
+    functions = [f for f in module.ops if isinstance(f, FuncOp)]
+    return functions, [op for f in functions for op in f.body.block.ops if isinstance(op, QUANTISED)]
 
 
 def _costs(module: ModuleOp, noise: Mapping[Operation, float]) -> list[LayerCost]:

@@ -9,7 +9,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +26,8 @@ def compiler() -> str | None:
     return next((found for n in names if (found := shutil.which(n))), None)
 
 
-def _cache_folder() -> Path:
+def cache_folder() -> Path:
+    """Where compiled libraries are kept."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(base) / "dpu"
 
@@ -42,6 +43,38 @@ def _alone(path: Path) -> Iterator[None]:
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def build(target: Path, cxx: str, arguments: Sequence[str], subject: str, text: str | None = None) -> None:
+    """Compile `target` unless it is there; several processes may do so at once. `text` is the compiler's input.
+
+    Raises:
+        DpuError: E427 about `subject`, the compiler fails, or the library cannot be kept.
+    """
+    name = target.stem.rpartition("-")[0]
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _alone(target.parent / f".{name}.lock"):
+            if not target.is_file():
+                _compile(target, name, [cxx, *arguments], subject, text)
+    except OSError as e:
+        raise DpuError(
+            subject, f"cannot write into '{target.parent}' ({e.strerror})", hint="set XDG_CACHE_HOME", code="E427"
+        ) from e
+
+
+def _compile(target: Path, name: str, command: Sequence[str], subject: str, text: str | None) -> None:
+    fd, made = tempfile.mkstemp(prefix=f".{name}-", suffix=".so", dir=target.parent)
+    os.close(fd)
+    temporary = Path(made)
+    try:
+        done = subprocess.run([*command, "-o", made], input=text, capture_output=True, text=True, check=False)
+        if done.returncode:
+            why = done.stderr.strip()[-1000:]
+            raise DpuError(subject, f"{command[0]} failed with {done.returncode}", why=why, code="E427")
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
@@ -60,7 +93,7 @@ class Library:
         h = hashlib.sha256(" ".join((*FLAGS, platform.system(), platform.machine())).encode())
         for source in (*self.headers, *self.sources):
             h.update(source.read_bytes())
-        return _cache_folder() / f"{self.name}-{h.hexdigest()[:16]}.so"
+        return cache_folder() / f"{self.name}-{h.hexdigest()[:16]}.so"
 
     def chosen(self, native: bool | None = None) -> bool:
         """Whether the library runs and not Python: as asked for, else what the environment says, else if it can."""
@@ -93,33 +126,8 @@ class Library:
                 "slower",
                 code="E427",
             )
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with _alone(target.parent / f".{self.name}.lock"):
-                if not target.is_file():
-                    self._compile(cxx, target)
-        except OSError as e:
-            raise DpuError(
-                self.subject,
-                f"cannot write into '{target.parent}' ({e.strerror})",
-                hint="set XDG_CACHE_HOME",
-                code="E427",
-            ) from e
+        build(target, cxx, [*FLAGS, *map(str, self.sources)], self.subject)
         return target
-
-    def _compile(self, cxx: str, target: Path) -> None:
-        fd, name = tempfile.mkstemp(prefix=f".{self.name}-", suffix=".so", dir=target.parent)
-        os.close(fd)
-        temporary = Path(name)
-        try:
-            command = [cxx, *FLAGS, *map(str, self.sources), "-o", name]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode:
-                why = done.stderr.strip()[-1000:]
-                raise DpuError(self.subject, f"{cxx} failed with {done.returncode}", why=why, code="E427")
-            temporary.replace(target)
-        finally:
-            temporary.unlink(missing_ok=True)
 
     def load(self) -> ctypes.CDLL:
         """The library, built if need be.

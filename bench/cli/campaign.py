@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ...runtime.cli.common import check_output
+from ...runtime.cli.common import check_output, say
 
 
 def campaign(
@@ -27,6 +27,6 @@ def campaign(
     check_output(output)
     command = f"dpubench campaign --programs {programs}" + (f" -o {output}" if output else "")
     names = [s.strip() for s in shapes.split(",") if s.strip()] or found.SHAPES
-    done = found.run(programs, names, output, command, lambda line: typer.echo(line, err=True))
+    done = found.run(programs, names, output, command, say)
     typer.echo(done.text())
     raise typer.Exit(1 if done.mismatches else 0)

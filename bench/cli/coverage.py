@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ...runtime.cli.common import check_output
+from ...runtime.cli.common import check_output, say
 
 
 def coverage(
@@ -31,7 +31,7 @@ def coverage(
     command = f"dpubench coverage --programs {programs}" + (" --data FOLDER" if data else "")
     command += f" -o {output}" if output else ""
     files = sorted(data.glob("*.dat")) if data else []
-    table = found.measure(programs, names, files, command, lambda line: typer.echo(line, err=True))
+    table = found.measure(programs, names, files, command, say)
     if output is not None:
         table.save(output)
     typer.echo(table.text())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ...runtime.cli.common import check_output, new_app, run_app
+from ...runtime.cli.common import check_output, new_app, run_app, say
 from .sweeps import queue, sweep
 
 if TYPE_CHECKING:
@@ -41,10 +41,6 @@ def _request(
     return Request(workload, arch, economics, names, cycles, tuple(measured or ()), card)
 
 
-def _say(line: str) -> None:
-    typer.echo(line, err=True)
-
-
 def estimate(
     arch: Annotated[str, typer.Option(help="Archs, with commas between them.")] = "dpu_f2,dpu_32tops,dpu_asic",
     steps: Annotated[int, typer.Option(min=1, help="Denoising steps of the image.")] = 20,
@@ -63,7 +59,7 @@ def estimate(
     check_output(output, folder=True)
     archs = [load_arch(a.strip()) for a in arch.split(",")]
     output.mkdir(parents=True, exist_ok=True)
-    for cycles in found.estimate(archs, steps, _say):
+    for cycles in found.estimate(archs, steps, say):
         found.save(cycles, output / f"{cycles.arch}.json")
         typer.echo(found.text(cycles))
 
@@ -90,7 +86,7 @@ def evaluate(
 
     path = output or found.DEFAULT_OUTPUT
     check_output(path) if output else None
-    result = found.run(_request(workload, arch, economics, gpu, cycles, measured, card), _say)
+    result = found.run(_request(workload, arch, economics, gpu, cycles, measured, card), say)
     found.save(result, path)
     typer.echo(found.text(result))
     typer.echo(f"wrote {path}")
@@ -120,7 +116,7 @@ def uncertainty(
 
     path = output or Path("out/uncertainty.json")
     check_output(path) if output else None
-    result = comparison.run(_request(workload, arch, economics, gpu, cycles, measured, card), _say)
+    result = comparison.run(_request(workload, arch, economics, gpu, cycles, measured, card), say)
     report = found.run(result.comparison, samples, seed)
     found.save(report, path)
     typer.echo(found.text(report))
@@ -150,7 +146,7 @@ def size_chip(
     check_output(output)
     sizes, widths = ([int(x) for x in text.split(",")] for text in (tiles, bits))
     with tempfile.TemporaryDirectory(prefix="dpu-chips-") as work:
-        table = found.measure(load_arch(arch), scenario(economics), silicon(), Path(work), sizes, widths, _say)
+        table = found.measure(load_arch(arch), scenario(economics), silicon(), Path(work), sizes, widths, say)
     command = f"dpubench size-chip --arch {arch} --economics {economics} --tiles {tiles} --bits {bits}"
     if output is not None:
         table.save(output, command)
@@ -206,7 +202,7 @@ def gate(
         cycles={k: Path(v) for k, v in _pairs("--cycles", cycles).items()},
         floors=found.floors_of(_pairs("--floor", floor)),
     )
-    decision = found.run(request, _say)
+    decision = found.run(request, say)
     save(decision, path)
     typer.echo(text(decision))
     typer.echo(f"wrote {path}")

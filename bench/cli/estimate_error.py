@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from ...runtime.cli.common import check_output
+from ...runtime.cli.common import check_output, say
+from .arch_parts import arch_parts
 
 
 def estimate_error(
@@ -22,16 +23,11 @@ def estimate_error(
       dpubench estimate-error --parts dpu_f2:text_encoder,dpu_f2:vae_decoder
       dpubench estimate-error out/unet_f2.dpu -o results/sim/estimate.json
     """
-    from ...codegen.estimate import PARTS
     from ..estimate_error import EstimateErrors, measure
 
     check_output(output)
-    wanted = [tuple(p.strip().split(":", 1)) for p in parts.split(",") if p.strip()]
-    for w in wanted:
-        if len(w) != 2 or w[1] not in PARTS:
-            what = f"'{':'.join(w)}' is no ARCH:PART; parts: {', '.join(PARTS)}"
-            raise typer.BadParameter(what, param_hint="--parts")
-    found = measure(programs or [], [(w[0], w[1]) for w in wanted], lambda line: typer.echo(line, err=True))
+    wanted = arch_parts(parts)
+    found = measure(programs or [], wanted, say)
     command = " ".join(["dpubench estimate-error", *map(str, programs or []), *(["--parts", parts] if parts else [])])
     table = EstimateErrors(command=command + (f" -o {output}" if output else ""), entries=tuple(found))
     if output is not None:

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from ...runtime.cli.common import say
+
 
 def fuzz(
     cases: Annotated[int, typer.Option(min=1, help="Cases of each format; case n is seed n.")] = 1000,
@@ -24,7 +26,7 @@ def fuzz(
 
     failed = False
     for name in chosen(format, output):
-        found = fuzz(name, cases, output, lambda line: typer.echo(line, err=True))
+        found = fuzz(name, cases, output, say)
         typer.echo(found.text())
         failed |= bool(found.findings)
     raise typer.Exit(1 if failed else 0)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ...runtime.cli.common import check_output
+from ...runtime.cli.common import check_output, say
 
 
 def gpu(
@@ -45,7 +45,6 @@ def gpu(
         return
     check_output(output, folder=True)
     command = f"dpubench gpu --points {points} --window-seconds {window_seconds:g}"
-    say = lambda line: typer.echo(line, err=True)  # noqa: E731
     done, failed = run(output, points, budget_seconds, window_seconds, command, say, again)
     typer.echo(f"{done} points measured, {failed} failed; dpubench gpu -o {output} --merge FILE writes the tables")
     raise typer.Exit(1 if failed else 0)

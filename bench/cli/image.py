@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ...runtime.cli.common import check_output
+from ...runtime.cli.common import check_output, say
 
 
 def image(
@@ -61,6 +61,6 @@ def image(
         calibration_steps,
         commit,
         command,
-        lambda line: typer.echo(line, err=True),
+        say,
     )
     typer.echo(found.text())

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ...runtime.cli.common import check_output
+from ...runtime.cli.common import check_output, say
 
 
 def rtl_mutants(
@@ -27,6 +27,6 @@ def rtl_mutants(
 
     check_output(output)
     command = f"dpubench rtl-mutants --seed {seed} --each {each}" + (f" -o {output}" if output else "")
-    found = measure(seed, each, output, command, lambda line: typer.echo(line, err=True), benches)
+    found = measure(seed, each, output, command, say, benches)
     typer.echo(found.text())
     raise typer.Exit(1 if found.survivors else 0)

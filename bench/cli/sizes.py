@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ...runtime.cli.common import check_output
+from ...runtime.cli.common import check_output, say
 
 
 def sizes(
@@ -38,5 +38,5 @@ def sizes(
         names = ", ".join(c.name for c in cases(archs, parts))
         raise typer.BadParameter(f"no program's name holds '{only}'; there are: {names}", param_hint="--only")
     command = "dpubench sizes" + (" --timed" if timed else "")
-    found = measure(graphs, wanted, output, timed, keep, command, lambda line: typer.echo(line, err=True))
+    found = measure(graphs, wanted, output, timed, keep, command, say)
     typer.echo(found.text())

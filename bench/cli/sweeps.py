@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ...errors import DpuError
-from ...runtime.cli.common import check_output
+from ...runtime.cli.common import check_output, say
 
 
 def _names(text: str) -> list[str]:
@@ -20,10 +20,6 @@ def _whole(option: str, text: str) -> list[int]:
     if not names or not all(n.isdecimal() and int(n) > 0 for n in names):
         raise DpuError(option, f"'{text}' is no list of whole numbers from 1", hint="such as 4,20", code="E501")
     return [int(n) for n in names]
-
-
-def _say(line: str) -> None:
-    typer.echo(line, err=True)
 
 
 def queue(
@@ -73,7 +69,7 @@ def queue(
         files[name] = Path(value)
     options = found.Options(rate, arrivals, runs, seed, batch, hold, idle)
     table = found.measure(
-        workload, _names(arch), _names(gpu), economics, load(traffic), options, measured or (), files, _say
+        workload, _names(arch), _names(gpu), economics, load(traffic), options, measured or (), files, say
     )
     if output is not None:
         given = [f"--traffic {traffic} --arch {arch} --gpu {gpu} --economics {economics} --workload {workload}"]
@@ -137,7 +133,7 @@ def sweep(
     )
     estimates = ray(address) if backend == "ray" else local(jobs)
     with TemporaryDirectory(prefix="dpu-sweep-") as work:
-        table = found.run(axes, silicon(), Path(work), cache, estimates, _say)
+        table = found.run(axes, silicon(), Path(work), cache, estimates, say)
     output.parent.mkdir(parents=True, exist_ok=True)
     table.save(output)
     typer.echo(table.text(objective, columns))

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from ...runtime.cli.common import check_output
+from ...runtime.cli.common import check_output, say
+from .arch_parts import arch_parts
 
 
 def tables(
@@ -26,27 +27,19 @@ def tables(
       dpubench tables out/unet_32tops.dpu --graphs out/sdxl_graphs --parts dpu_32tops:vae_decoder
       dpubench tables -o results/sim/tables.json
     """
-    from ...codegen.estimate import PARTS
     from ...runtime.gpu.identity import commit
     from ..image_tables import measure, read
     from ..image_tables_page import page, write_page
 
     check_output(output)
-    wanted = [tuple(p.strip().split(":", 1)) for p in parts.split(",") if p.strip()]
-    for w in wanted:
-        if len(w) != 2 or w[1] not in PARTS:
-            what = f"'{':'.join(w)}' is no ARCH:PART; parts: {', '.join(PARTS)}"
-            raise typer.BadParameter(what, param_hint="--parts")
+    wanted = arch_parts(parts)
     if programs or wanted:
         options = [f"--graphs {graphs}"] if graphs else []
         options += [f"--parts {parts}"] if parts else []
         command = " ".join(["dpubench tables", *map(str, programs or []), *options])
-        pairs = [(w[0], w[1]) for w in wanted]
         if output is not None:
             output.parent.mkdir(parents=True, exist_ok=True)
-        found = measure(
-            programs or [], pairs, graphs, output, command, commit(), lambda line: typer.echo(line, err=True)
-        )
+        found = measure(programs or [], wanted, graphs, output, command, commit(), say)
     elif output is not None:
         found = read(output)
     else:

@@ -88,10 +88,15 @@ def parse_size(text: str | None) -> tuple[int, int]:
     return int(sides[-1]), int(sides[0])
 
 
+def say(line: str) -> None:
+    """A line on standard error: how far long work is."""
+    print(line, file=sys.stderr, flush=True)
+
+
 def say_stage(line: str) -> None:
     """Name the stage of long work on standard error, if somebody is looking: logs and pipes get results alone."""
     if sys.stderr.isatty():
-        print(f"... {line}", file=sys.stderr, flush=True)
+        say(f"... {line}")
 
 
 @contextmanager

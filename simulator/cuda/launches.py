@@ -22,8 +22,9 @@ import numpy.typing as npt
 from ...errors import DpuError
 from ...ir.isa import WORD_BYTES, Engine, Words
 from ..decode import Decoded
+from ..native_library import compiler
 from ..state import Tally
-from .library import MATRIX_THREADS, NAMES, THREADS, Context, Kernels, Word, compiler, shared_library
+from .library import MATRIX_THREADS, NAMES, THREADS, Context, Kernels, Word, shared_library
 
 SWITCH = "DPU_LAUNCHER"
 SOURCE = Path(__file__).with_name("launcher.cpp")

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import os
-import shutil
-import subprocess
-import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
 from ...errors import DpuError
 from ...ir.isa import DMA, HEADER, MM, VEC, WORD_BYTES
+from ..native_library import build, cache_folder, compiler
 
 SOURCE = Path(__file__).with_name("kernels.cu")
 NAMES = (
@@ -23,6 +20,7 @@ NAMES = (
 THREADS = 128  # of a block
 ROWS = 2  # that one thread of a matrix product has
 MATRIX_THREADS = 64  # of a block of it: products are small beside a GPU
+_FLAGS = ("-O2", "-std=c++17", "-ffp-contract=off", "-fno-strict-aliasing", "-shared", "-fPIC", "-x", "c++", "-")
 
 
 class Word(ctypes.Structure):
@@ -63,9 +61,6 @@ class CpuKernels:
     """The kernels as a shared library."""
 
     def __init__(self) -> None:
-        if compiler() is None:
-            what = "the kernels' CPU form needs a C++ compiler"
-            raise DpuError("--device cpu", what, hint="install g++", code="E430")
         self._library = shared_library("kernels", source())
 
     def launch(self, name: str, word: Word, context: Context, count: int) -> None:
@@ -76,33 +71,23 @@ class CpuKernels:
         return [_address(getattr(self._library, name)) for name in NAMES], 0, 0
 
 
-def compiler() -> str | None:
-    """The C++ compiler of this computer."""
-    return next((c for c in ("c++", "g++", "clang++") if shutil.which(c)), None)
-
-
 def shared_library(name: str, text: str) -> ctypes.CDLL:
-    """C++ text as a library, compiled once a text and kept among the user's caches."""
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path(tempfile.gettempdir()) / f"dpu-{os.getuid()}")
-    library = home / f"dpu-{name}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.so"
-    if not library.exists():
-        _compile(text, library)
-    return ctypes.CDLL(str(library))
+    """C++ text as a library, compiled once a text and kept among the user's caches.
+
+    Raises:
+        DpuError: E430, there is no C++ compiler; E427, it fails, or the library cannot be kept.
+    """
+    cxx = compiler()
+    if cxx is None:
+        raise DpuError("--device cpu", "the kernels' CPU form needs a C++ compiler", hint="install g++", code="E430")
+    target = cache_folder() / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.so"
+    if not target.is_file():
+        build(target, cxx, _FLAGS, f"simulator/cuda: {name}", text)
+    return ctypes.CDLL(str(target))
 
 
 def _address(function: Any) -> int:
     return ctypes.cast(function, ctypes.c_void_p).value or 0
-
-
-def _compile(text: str, library: Path) -> None:
-    command = compiler()
-    assert command is not None
-    library.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=library.parent) as work:
-        made = Path(work) / "kernels.so"
-        flags = ["-O2", "-std=c++17", "-ffp-contract=off", "-fno-strict-aliasing", "-shared", "-fPIC", "-x", "c++"]
-        subprocess.run([command, *flags, "-", "-o", str(made)], input=text, text=True, check=True, capture_output=True)
-        made.replace(library)
 
 
 class GpuKernels:
