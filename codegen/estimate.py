@@ -166,7 +166,7 @@ def table(estimates: Sequence[EntryEstimate], steps: int) -> str:
             f"{e.entry:<14}{e.macs / 1e9:>10.1f}{e.executed / 1e9:>10.1f}{e.cycles / 1e6:>9.2f}{e.seconds * 1e3:>9.1f}"
             f"{e.utilisation:>7.1%}{e.bytes / 1e9:>9.2f}{e.words:>12}  {e.bound}"
         )
-    lines.append(f"image, {steps} steps: {total:.2f} s (provenance: simulated; one tile of it)")
+    lines.append(f"image, {steps} steps: {total:.2f} s (provenance: assumed; estimated from one tile, not simulated)")
     return "\n".join(lines)
 
 
