@@ -32,6 +32,8 @@ NOT_COUNTED = (
     "data-dependent switching: every operation costs the same",
 )
 
+WITH_L2 = ("what the shared L2 saves: reads that it serves are priced as reads of DRAM, so DRAM's part is an upper bound",)
+
 _HOROWITZ = "Horowitz, Computing's Energy Problem, ISSCC 2014, 45 nm"
 _RECALLED = "Horowitz, ISSCC 2014, 45 nm, cache table; from memory, not re-checked"
 _JOUPPI = "Jouppi et al., Ten Lessons, ISCA 2021, table 2, 7 nm; from memory, not re-checked"
@@ -189,7 +191,9 @@ class Prices:
         parts += self._leakage(seconds, source)
         inputs = tuple(p.energy for p in parts)
         total = derived(sum(q.value for q in inputs), "J", *inputs, source=f"{source}, constants at {n.nm} nm")
-        return Energy(node_nm=n.nm, parts=tuple(parts), total=total.model_copy(update={"inputs": ()}))
+        left_out = NOT_COUNTED + (WITH_L2 if self.arch.l2_bytes else ())
+        total = total.model_copy(update={"inputs": ()})
+        return Energy(node_nm=n.nm, parts=tuple(parts), total=total, not_counted=left_out)
 
     def _leakage(self, seconds: float, source: str) -> list[Part]:
         a, n = self.arch, self.node

@@ -119,3 +119,9 @@ def test_results_are_as_weak_as_their_weakest_input() -> None:
         "micron.com, ultra-bandwidth solutions: HBM2E 6.0 pJ/bit",
     ]
     assert all(q.source.strip() for p in e.parts for q in p.energy.inputs)
+
+
+def test_an_l2_that_is_not_priced_is_named() -> None:
+    asic, tile = (Prices(arch).energy(Counts(macs=1), 1.0, "test") for arch in (load_arch("dpu_asic"), TINY))
+    assert any("shared L2" in line for line in asic.not_counted)
+    assert not any("L2" in line for line in tile.not_counted)
