@@ -32,7 +32,7 @@ NOT_COUNTED = (
     "data-dependent switching: every operation costs the same",
 )
 
-WITH_L2 = ("what the shared L2 saves: reads that it serves are priced as reads of DRAM, so DRAM's part is an upper bound",)
+WITH_L2 = ("what the shared L2 saves: reads that it serves are priced as reads of DRAM, an upper bound",)
 
 _HOROWITZ = "Horowitz, Computing's Energy Problem, ISSCC 2014, 45 nm"
 _RECALLED = "Horowitz, ISSCC 2014, 45 nm, cache table; from memory, not re-checked"
