@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import resource
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Protocol
@@ -91,6 +91,15 @@ class ShapeResult(_Model):
     forms: dict[str, int] = Field(default_factory=dict)
     modes: dict[str, int] = Field(default_factory=dict)  # programs of each
     mismatches: list[Mismatch] = Field(default_factory=list)
+
+    def add(self, block: ShapeResult) -> None:
+        """Count the programs of a block; `programs` stays."""
+        self.refused += block.refused
+        self.cycles += block.cycles
+        self.cpu_seconds = round(self.cpu_seconds + block.cpu_seconds, 2)
+        for counts, more in ((self.forms, block.forms), (self.modes, block.modes)):
+            for name, n in more.items():
+                counts[name] = counts.get(name, 0) + n
 
 
 class Campaign(_Model):
@@ -321,8 +330,11 @@ def run(
     out: Path | None = None,
     command: str = "dpubench campaign",
     say: Callable[[str], None] = lambda _: None,
+    jobs: int = 1,
 ) -> Campaign:
-    """Run until `programs` programs were run in all, the same number of each shape; a block after another.
+    """Run until `programs` programs were run in all, the same number of each shape; blocks side by side in `jobs`.
+
+    The result is the same for every `jobs`, but for the CPU seconds.
 
     Raises:
         DpuError: E501 no such shape, E502 as `start`, E428 the RTL cannot be built.
@@ -334,17 +346,42 @@ def run(
     each = -(-programs // len(shapes))
     for name in shapes:
         found.shapes.setdefault(name, _fresh(name))
-    for target in range(ROUND, each + ROUND, ROUND):  # a run that is killed has something of every shape
-        for name in shapes:
-            s = found.shapes[name]
-            while s.programs < min(target, each):
-                begin, first = _cpu(), s.programs
-                last = min(each, first // BLOCK * BLOCK + BLOCK)
-                for seed, text in run_block(name, first, last, s):
-                    s.mismatches.append(_explained(name, seed, text))
-                s.programs = last
-                s.cpu_seconds = round(s.cpu_seconds + _cpu() - begin, 2)
-                if out is not None:
-                    found.save(out)
-                say(f"{name}: {s.programs:,} of {each:,}, {len(s.mismatches)} mismatches, {s.cpu_seconds:.0f} CPU s")
+    for (name, _, last), (part, differing) in _in_order(_blocks(found, shapes, each), jobs):
+        s = found.shapes[name]
+        s.add(part)
+        s.programs = last
+        s.mismatches += [_explained(name, seed, text) for seed, text in differing]
+        if out is not None:
+            found.save(out)
+        say(f"{name}: {s.programs:,} of {each:,}, {len(s.mismatches)} mismatches, {s.cpu_seconds:.0f} CPU s")
     return found
+
+
+def _blocks(found: Campaign, shapes: Sequence[str], each: int) -> list[tuple[str, int, int]]:
+    """(shape, first program, behind the last) that are left; a run that is killed has something of every shape."""
+    at, blocks = {name: found.shapes[name].programs for name in shapes}, []
+    for target in range(ROUND, each + ROUND, ROUND):
+        for name in shapes:
+            while at[name] < min(target, each):
+                first, last = at[name], min(each, at[name] // BLOCK * BLOCK + BLOCK)
+                blocks.append((name, first, last))
+                at[name] = last
+    return blocks
+
+
+def _in_order(
+    blocks: Sequence[tuple[str, int, int]], jobs: int
+) -> Iterator[tuple[tuple[str, int, int], tuple[ShapeResult, list[tuple[int, str]]]]]:
+    """Each block with what it found, in the order of `blocks`."""
+    from joblib import Parallel, delayed
+
+    pool = Parallel(n_jobs=jobs, backend="loky", return_as="generator", batch_size=1)
+    yield from zip(blocks, pool(delayed(_counted)(*b) for b in blocks), strict=True)
+
+
+def _counted(shape: str, first: int, last: int) -> tuple[ShapeResult, list[tuple[int, str]]]:
+    """The counts of one block alone, and what differed in it."""
+    begin, part = _cpu(), _fresh(shape)
+    differing = run_block(shape, first, last, part)
+    part.cpu_seconds = _cpu() - begin
+    return part, differing

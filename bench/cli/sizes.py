@@ -19,6 +19,7 @@ def sizes(
     only: Annotated[str, typer.Option(help="Only programs whose names hold this, such as 1024x1024-b2.")] = "",
     timed: Annotated[bool, typer.Option("--timed", help="Also simulate the cycles of each program.")] = False,
     keep: Annotated[Path | None, typer.Option(help="Folder for the words, to time them later.")] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Programs at a time; each takes 3 to 6 GB.")] = 1,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Keep and continue here.")] = None,
 ) -> None:
     """What does full-size SDXL take at every image size and batch? Two to three CPU minutes a program.
@@ -38,5 +39,5 @@ def sizes(
         names = ", ".join(c.name for c in cases(archs, parts))
         raise typer.BadParameter(f"no program's name holds '{only}'; there are: {names}", param_hint="--only")
     command = "dpubench sizes" + (" --timed" if timed else "")
-    found = measure(graphs, wanted, output, timed, keep, command, say)
+    found = measure(graphs, wanted, output, timed, keep, command, say, jobs)
     typer.echo(found.text())

@@ -91,3 +91,11 @@ def test_a_crash_is_a_row_and_is_tried_again(
         assert go(timed=True) == row.model_copy(update={"error": "crashed: exit code 1"})
     timed = go(timed=True)
     assert lines == [f"{name}: timing"] and not timed.error and timed.entries["vae_decoder"].cycles
+
+
+def test_side_by_side_is_the_same(tiny_folder: Path) -> None:
+    wanted = [case(), case(width=40), case(width=64)]
+    one, two = (measure(tiny_folder, wanted, jobs=jobs).rows for jobs in (1, 2))
+    plain = {"cpu_seconds": 0.0, "anonymous_peak": 0}
+    assert [r.model_copy(update=plain) for r in two] == [r.model_copy(update=plain) for r in one]
+    assert [r.case for r in one] == wanted

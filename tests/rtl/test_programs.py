@@ -170,7 +170,7 @@ def test_a_campaign_goes_on_where_it_was_killed(tmp_path: Path) -> None:
     second = campaign.run(2 * BLOCK, ["one"], out, say=lines.append)
     assert (first.programs, second.programs, second.mismatches) == (BLOCK, 2 * BLOCK, 0)
     assert len(lines) == 1 and lines[0].startswith(f"one: {2 * BLOCK} of {2 * BLOCK}, 0 mismatches")
-    straight = campaign.run(2 * BLOCK, ["one"])
+    straight = campaign.run(2 * BLOCK, ["one"], jobs=2)
     same = ("forms", "modes", "programs", "refused", "cycles")
     assert all(getattr(second.shapes["one"], n) == getattr(straight.shapes["one"], n) for n in same)
     assert campaign.run(2 * BLOCK, ["one"], out).programs == 2 * BLOCK  # nothing left to do
