@@ -226,9 +226,9 @@ def vec(arch: Arch, records: Records) -> Vec:
         """A tile of a column reduction behind another one: some operands are there."""
         return np.asarray(np.maximum(rows * lane(n) - lane(n) + parts(n), (rows - VPU_AHEAD) * fetch(n) + 3))
 
-    def banks(more: Ints, reads: Ints, each: Ints | int) -> Ints:
-        """Of scalars there are two banks: one is read again two cycles after it was done with."""
-        return np.asarray(np.where(reads > 0, more // 2 * (reads + 2) + more % 2 * each + each, 0))
+    def banks(more: Ints, reads: Ints, each: Ints | int, last: Ints | int) -> Ints:
+        """Of scalars there are two banks: one is read again two cycles after it was done with. Cycles of one use."""
+        return np.asarray(np.where(reads > 0, more // 2 * (reads + 2) + more % 2 * each + last, 0))
 
     all_beats = full * beats(every) + beats(valid)
     first = np.where(columns & (full > 0), every, valid)  # the last tile of lane and fetch
@@ -258,10 +258,10 @@ def vec(arch: Arch, records: Records) -> Vec:
         fetch=np.where(vector, groups * param, rows * (whole * fetch(every) + fetch(first))),
         lane=np.where(
             vector,
-            np.maximum(steps, banks(groups - 1, row_vectors, 1)),
+            np.maximum(steps, banks(groups - 1, row_vectors, 1, 1)),
             np.maximum(
                 rows * (whole * lane(every) + lane(first)) - lane(first) + parts(first),
-                banks(whole, col_vectors * beats(every), rows * lane(every)),
+                banks(whole, col_vectors * beats(every), rows * lane(every), rows * lane(first)),
             ),
         ),
         gap=np.where(vector, 0, lane(valid) - parts(valid)),

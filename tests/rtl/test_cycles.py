@@ -95,6 +95,11 @@ MICRO: dict[str, list[Words]] = {
     "scalars of columns": [vec(16, 3, m1=pack(COL, COL))],
     "scalars of rows": [vec(20, 3, m1=pack(ROW, ROW))],
     "scalars of both": [vec(20, 3, m1=pack(ROW, COL), m2=pack(COL, ROW))],
+    "scalars of columns, a last tile of fewer lanes": [
+        vec(20, 2, valid=3, m1=pack(COL, 0), func=int(Function.RECIP)),
+        vec(7, 3, valid=4, m1=pack(COL, COL), func=int(Function.RECIP)),
+        vec(),
+    ],
     "scalars of columns, one row a tile": [vec(1, 8, m1=pack(COL, 0))],
     "sums of rows": [vec(20, red=int(Reduce.SUM), **RED)],
     "sums of few rows": [vec(4, 5, red=int(Reduce.SUM), **RED)],
