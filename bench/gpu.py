@@ -1,88 +1,172 @@
 """`dpubench gpu`: the GPU baseline, point by point, in MLPerf's manner but not compliant with it.
 
-Every point is one file `POINT.json` with its raw samples, the device, versions and commit; a point that is there is not
-measured again. A point that fails leaves `POINT.failed.json`, the others go on. `merge` makes one file of them and
-`gpu_table.py` the tables.
+Every point is one file `POINT.json` with its raw samples, the device, versions and commit; its repetitions are
+`POINT.2.json` and on. One that is there is not measured again. A point that fails leaves `POINT.failed.json`, the
+others go on. `gpu_merge.py` makes one file of them and `gpu_table.py` the tables.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..errors import DpuError, reason
 from ..files import atomic_write
-from ..measurement import SCHEMA, Measurement, read_measurements
+from ..measurement import SCHEMA
 from .gpu_context import Bench
-from .gpu_points import POINTS, Point
+from .gpu_points import POINTS, Found, Point
 
 MANNER = "as MLPerf does (single stream, offline, server), not compliant: no LoadGen, shorter runs, seeded weights"
 
 
-def chosen_points(text: str) -> list[Point]:
-    """`all`, or names with commas between them; `NAME*` for all that begin so.
+WINDOW, REPEATED = 60.0, 20.0
+"""Seconds of a window: of a point, and of its second and later repetitions."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One repetition of a point, over a window of seconds."""
+
+    point: Point
+    window: float = WINDOW
+    repetition: int = 1
+
+    @property
+    def name(self) -> str:
+        """Of its file: `images-20`, `images-20.2`."""
+        return self.point.name + (f".{self.repetition}" if self.repetition > 1 else "")
+
+
+def planned(text: str, window: float = WINDOW, repeated: float = REPEATED) -> list[Run]:
+    """What to run, in the order given.
+
+    Args:
+        text: `all`, or words with commas between them: a point or `NAME*` for all that begin so, `x3` for three
+            repetitions one after the other, `@40` for a window of 40 s: `images-20x3,server-*@40`.
+        window: seconds of a first repetition without `@`.
+        repeated: seconds of the later ones.
 
     Raises:
         DpuError: there is no such point.
     """
     words = [w.strip() for w in text.split(",") if w.strip()]
     if not words or words == ["all"]:
-        return list(POINTS)
-    found = []
+        words = [p.name for p in POINTS]
+    found: dict[str, Run] = {}
     for word in words:
-        mine = [p for p in POINTS if p.name == word or (word.endswith("*") and p.name.startswith(word[:-1]))]
-        if not mine:
-            hint = f"all, or some of {', '.join(p.name for p in POINTS)}"
+        match = re.fullmatch(r"(?P<name>[^@]+?)(x(?P<count>[1-9]\d*))?(@(?P<window>\d+(\.\d+)?))?", word)
+        name = match["name"] if match else word
+        mine = [p for p in POINTS if p.name == name or (name.endswith("*") and p.name.startswith(name[:-1]))]
+        if match is None or not mine:
+            hint = f"all, or some of {', '.join(p.name for p in POINTS)}; NAMEx3@40: three times, 40 s"
             raise DpuError("--points", f"there is no '{word}'", hint=hint, code="E501")
-        found += [p for p in mine if p not in found]
+        first = float(match["window"] or window)
+        for point in mine:
+            for i in range(1, int(match["count"] or 1) + 1):
+                run = Run(point, first if i == 1 else repeated, i)
+                found.setdefault(run.name, run)
+    return list(found.values())
+
+
+def expected(runs: Sequence[Run], loaded: str = "", parts: bool = False) -> list[float]:
+    """Guessed seconds of each run, one after the other in a process that has this engine and those parts."""
+    found = []
+    for run in runs:
+        found.append(run.point.seconds(loaded, run.window, parts))
+        loaded, parts = run.point.engine or loaded, parts or run.point.vae
     return found
 
 
-def measure(bench: Bench, points: Iterable[Point], budget: float, again: bool = False) -> tuple[int, int]:
-    """Measure what is missing, in order, while the budget of seconds lasts: (measured, failed)."""
+def plan_text(runs: Sequence[Run]) -> str:
+    """The runs with their guessed seconds, and all of them so far."""
+    so_far = START
+    lines = [f"{'point':<28}{'window s':>9}{'about s':>9}{'so far s':>9}"]
+    for run, seconds in zip(runs, expected(runs), strict=True):
+        so_far += seconds
+        window = f"{run.window:g}" if run.point.window else "-"
+        lines.append(f"{run.name:<28}{window:>9}{seconds:>9.0f}{so_far:>9.0f}")
+    return "\n".join(lines)
+
+
+START = 20.0
+"""Guessed seconds of a process before its first point: Python's packages, the UNet's weights."""
+
+
+def measure(
+    bench: Bench, runs: Iterable[Run], budget: float, again: bool = False, skip_failed: bool = False
+) -> tuple[int, int]:
+    """Measure what is missing, in order, while the budget of seconds lasts: (measured, failed).
+
+    Ends early when a failure leaves the GPU unusable for this process: another one goes on.
+    """
     bench.folder.mkdir(parents=True, exist_ok=True)
     started, done, failed = time.perf_counter(), 0, 0
-    for point in points:
-        path = bench.folder / f"{point.name}.json"
+    for run in runs:
+        path, failure = bench.folder / f"{run.name}.json", bench.folder / f"{run.name}.failed.json"
         if path.exists() and not again:
-            bench.say(f"{point.name}: kept")
+            bench.say(f"{run.name}: kept")
+            continue
+        if failure.exists() and skip_failed:
+            bench.say(f"{run.name}: failed before, left out")
             continue
         left = budget - (time.perf_counter() - started)
-        needed = point.seconds(bench.loaded)
+        needed = run.point.seconds(bench.loaded, run.window, bench.has_parts)
         if left < needed:
-            bench.say(f"{point.name}: not begun, {left:.0f} s left of the budget, about {needed:.0f} needed")
+            bench.say(f"{run.name}: not begun, {left:.0f} s left of the budget, about {needed:.0f} needed")
             continue
         begun = time.perf_counter()
-        try:
-            found = point.run(bench)
-        except Exception as e:  # whatever a library raises: the other points are still worth their time
+        found = _found(bench, run, failure)
+        if found is None:  # only now: the exception's frames held the engine's memory
             failed += 1
-            bench.say(f"{point.name}: FAILED: {reason(e)}")
-            trace = traceback.format_exc()
-            _write(bench.folder / f"{point.name}.failed.json", {"point": point.name, "error": trace[-8000:]})
-            bench.free()
+            if not _usable(bench):
+                bench.say("the GPU takes no more work in this process: start it again for the other points")
+                break
             continue
         done += 1
-        details = {"what": point.what, "seconds": time.perf_counter() - begun, **found.details}
+        details = {"what": run.point.what, "seconds": time.perf_counter() - begun, **found.details}
         _write(
             path,
             {
                 "schema": SCHEMA,
-                "point": point.name,
+                "point": run.point.name,
+                "repetition": run.repetition,
                 "manner": MANNER,
                 "measurements": [m.model_dump(mode="json") for m in found.measurements],
                 "details": details,
                 "identity": bench.identity(),
             },
         )
-        (bench.folder / f"{point.name}.failed.json").unlink(missing_ok=True)
+        failure.unlink(missing_ok=True)
         values = ", ".join(f"{m.name} {m.value:.4g} {m.unit}" for m in found.measurements)
-        bench.say(f"{point.name}: {values} ({details['seconds']:.0f} s)")
+        bench.say(f"{run.name}: {values} ({details['seconds']:.0f} s, {needed:.0f} s guessed)")
     return done, failed
+
+
+def _found(bench: Bench, run: Run, failure: Path) -> Found | None:
+    """What the point found; none if it failed, which is then written."""
+    bench.window, bench.repetition = run.window, run.repetition
+    try:
+        return run.point.run(bench)
+    except Exception as e:  # whatever a library raises: the other points are still worth their time
+        bench.say(f"{run.name}: FAILED: {reason(e)}")
+        _write(failure, {"point": run.point.name, "error": traceback.format_exc()[-8000:]})
+        return None
+
+
+def _usable(bench: Bench) -> bool:
+    """Free the engine of a point that failed; whether the GPU still takes work of this process."""
+    try:
+        bench.free()
+        bench.synchronise()
+    except Exception:  # after a fault on the GPU every call of its libraries fails
+        return False
+    return True
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
@@ -90,66 +174,14 @@ def _write(path: Path, content: dict[str, Any]) -> None:
         temporary.write_text(json.dumps(content, indent=None, default=str) + "\n")
 
 
-def merge(folder: Path, out: Path, largest: int = 400, note: str = "") -> dict[str, Any]:
-    """One file of all points; `dpubench evaluate --measured` finds its rates and powers by the names of the records.
-
-    `note` says what the records cannot: what else the machine did.
-
-    Raises:
-        DpuError: the folder has no points, or a record does not follow from its samples.
-    """
-    paths = sorted(p for p in folder.glob("*.json") if not p.name.endswith(".failed.json"))
-    order = {p.name: i for i, p in enumerate(POINTS)}
-    paths = sorted((p for p in paths if p.stem in order), key=lambda p: order[p.stem])
-    if not paths:
-        raise DpuError(str(folder), "holds no points", hint="dpubench gpu --output DIR measures them", code="E106")
-    records: dict[str, Measurement] = {}
-    points: dict[str, Any] = {}
-    for path in paths:
-        records |= read_measurements(path)
-        content = json.loads(path.read_text())
-        points[content["point"]] = {"details": content["details"], "identity": content["identity"]}
-    failed = {
-        p.name.removesuffix(".failed.json"): json.loads(p.read_text())["error"].strip().splitlines()[-1]
-        for p in sorted(folder.glob("*.failed.json"))
-    }
-    kept = [_short(m, largest) for m in records.values()]
-    merged = {
-        "schema": SCHEMA,
-        "manner": MANNER,
-        "note": note,
-        "measurements": [m.model_dump(mode="json") for m in kept],
-        "points": points,
-        "failed": failed,
-        "not run": [p.name for p in POINTS if p.name not in points and p.name not in failed],
-    }
-    _write(out, merged)
-    return merged
-
-
-def _short(m: Measurement, largest: int) -> Measurement:
-    """A record with at most `largest` samples, evenly drawn, so that a results file stays small; it says so."""
-    if len(m.samples) <= largest:
-        return m
-    from ..measurement import summary
-
-    stride = len(m.samples) / largest
-    samples = tuple(m.samples[int(i * stride)] for i in range(largest))
-    value, error = summary(samples, m.statistic)
-    note = {"samples": f"{largest} of {len(m.samples)}, evenly drawn; percentiles in the details are of all"}
-    return m.model_copy(
-        update={"samples": samples, "value": value, "uncertainty": error, "conditions": {**m.conditions, **note}}
-    )
-
-
 def run(
     output: Path,
-    points: str,
+    runs: Sequence[Run],
     budget: float,
-    window: float,
     command: str,
     say: Callable[[str], None],
     again: bool = False,
+    skip_failed: bool = False,
 ) -> tuple[int, int]:
     """Measure on this machine's GPU: (points measured, points failed).
 
@@ -158,7 +190,6 @@ def run(
     """
     from ..runtime.gpu.requirements import require
 
-    chosen = chosen_points(points)
     require("dpubench gpu", "torch", power=True)
-    bench = Bench(output, command=command, window=window, say=say)
-    return measure(bench, chosen, budget, again)
+    bench = Bench(output, command=command, say=say)
+    return measure(bench, runs, budget, again, skip_failed)

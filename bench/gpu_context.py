@@ -6,6 +6,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,8 @@ from ..errors import DpuError
 from ..measurement import DeviceIdentity, Measurement, Statistic
 from ..runtime.gpu.identity import identity
 from ..runtime.gpu.power import Board, Window
+from ..runtime.workload import evaluation_prompts
+from .gpu_experiment import BASE, policy, prompts_sha256, scheduler_name, seed_text
 
 if TYPE_CHECKING:
     import torch
@@ -34,9 +37,11 @@ class Bench:
         folder: where points are kept.
         command: how the process was called.
         window: seconds of work that energy and latency are taken over.
+        repetition: how often this point ran before, and once; the engine is warm after the first.
         device: "cuda"; "cpu" lets tests run every line of it.
         board: the GPU's NVML.
         configs: component: its config; the published ones of SDXL base.
+        model: the name of these configs in workload files.
         latent: height and width.
         stand_in: what takes a GPU's place, in tests: its numbers are then simulated, not measured.
     """
@@ -44,15 +49,18 @@ class Bench:
     folder: Path
     command: str = "dpubench gpu"
     window: float = 60.0
+    repetition: int = 1
     least: int = 200
     device: str = "cuda"
     board: Board | None = None
     configs: Mapping[str, Any] = field(default_factory=dict)
     scheduler: Mapping[str, Any] = field(default_factory=dict)
     latent: tuple[int, int] = (128, 128)
+    model: str = ""
     stand_in: str = ""
     say: Callable[[str], None] = lambda _: None
     _states: dict[str, Any] = field(default_factory=dict)
+    _digest: Future[str] | None = None
     _unet: tuple[str, StaticUnet] | None = None
     _vae: dict[str, Any] = field(default_factory=dict)
     _text: Any = None
@@ -63,6 +71,7 @@ class Bench:
         from ..frontend.sdxl import SDXL_CONFIGS
 
         names = ("text_encoder", "text_encoder_2", "unet", "vae")
+        self.model = self.model or ("" if self.configs else BASE)
         self.configs = self.configs or {n: read_json(SDXL_CONFIGS / f"{n}.json") for n in names}
         self.scheduler = self.scheduler or read_json(SDXL_CONFIGS / "scheduler.json")
         if self.device == "cuda" and self.board is None:
@@ -85,13 +94,42 @@ class Bench:
         return DeviceIdentity(target="gpu", name=text[0], marks={"uuid": text[1], "driver": text[2]})
 
     def record(
-        self, name: str, unit: str, samples: Sequence[float], statistic: Statistic = "median", **conditions: object
+        self,
+        name: str,
+        unit: str,
+        samples: Sequence[float],
+        statistic: Statistic = "median",
+        experiment: Mapping[str, str] | None = None,
+        **conditions: object,
     ) -> Measurement:
-        """A measurement of now."""
-        given = {k.replace("_", " "): str(v) for k, v in conditions.items()}
+        """A measurement of now; the names of `experiment` are kept, those of other conditions written with spaces."""
+        given = {k.replace("_", " "): str(v) for k, v in conditions.items()} | dict(experiment or {})
         return Measurement.of(
             name, unit, samples, self.gpu(), command=self.command, statistic=statistic, conditions=given
         )
+
+    def experiment(self, kind: str, seeds: Sequence[int], steps: int) -> dict[str, str]:
+        """What images of these seeds are the experiment of: `gate_evidence.EXPERIMENT`.
+
+        Args:
+            kind: of the engine.
+            seeds: of the images that were timed; a prompt's seed is its place in the list.
+            steps: of one image.
+        """
+        prompts = evaluation_prompts()
+        self.state("unet")
+        assert self._digest is not None
+        return {
+            "model": self.model,
+            "model_sha256": self._digest.result(),
+            "policy": policy(kind, self.dtype),
+            "prompts_sha256": prompts_sha256([prompts[i] for i in sorted(set(seeds))]),
+            "seeds": seed_text(seeds),
+            "steps": str(steps),
+            "guidance": str(GUIDANCE),
+            "scheduler": scheduler_name(self.scheduler),
+            "resolution": str(8 * self.latent[0]),
+        }
 
     # what runs
 
@@ -104,18 +142,27 @@ class Bench:
 
     def state(self, component: str) -> Any:
         """The seeded weights of a component, made once."""
-        from ..runtime.gpu.weights import seeded
+        from ..runtime.gpu.weights import seeded, weights_sha256
 
         if component not in self._states:
             started = time.perf_counter()
             self._states[component] = seeded(component, self.configs[component], self.dtype)
             self.say(f"weights of {component}: {time.perf_counter() - started:.1f} s")
+            if component == "unet":  # 5 GB: beside the compiling of an engine, which waits for it before it is timed
+                pool = ThreadPoolExecutor(1)
+                self._digest = pool.submit(weights_sha256, self._states[component])
+                pool.shutdown(wait=False)
         return self._states[component]
 
     @property
     def loaded(self) -> str:
         """The engine that is there."""
         return self._unet[0] if self._unet else ""
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether whole images need nothing but an engine."""
+        return bool(self._vae) and self._text is not None
 
     def unet(self, kind: str, batch: int) -> StaticUnet:
         """An engine: `torch:MODE[:fp8][:cudnn]`, or `ort:FUSIONS[:OPTION...]`; the one before it is freed."""
@@ -140,8 +187,10 @@ class Bench:
             made = self._ort(state, batch, rest)
         else:
             raise DpuError("dpubench gpu", f"there is no engine '{engine}'", hint="torch or ort", code="E501")
+        assert self._digest is not None
+        digest = self._digest.result()  # nothing else runs while an engine is timed
         notes = {k: v for k, v in made.notes.items() if isinstance(v, float | int | str)}
-        self.say(f"{key}: {notes}")
+        self.say(f"{key}: {notes}, weights {digest[:12]}")
         self._unet = (key, made)
         return made
 
@@ -218,10 +267,15 @@ class Bench:
 
         synchronise(self.device)
 
-    def watch(self, run: Callable[[], None], seconds: float, least: int = 1) -> tuple[list[float], Window]:
-        """Run again and again for `seconds` and at least `least` times: seconds of each run, and the board's window."""
+    def watch(
+        self, run: Callable[[], None], seconds: float, least: int = 1, warm: int | None = None
+    ) -> tuple[list[float], Window]:
+        """Run again and again for `seconds` and at least `least` times: seconds of each run, and the board's window.
+
+        `warm` runs go before, none of them timed.
+        """
         found: list[float] = []
-        for _ in range(min(_WARM_UP, least)):
+        for _ in range(min(_WARM_UP, least) if warm is None else warm):
             run()
         self.synchronise()
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from ..files import atomic_write
 from ..measurement import Measurement, read_measurements
 from ..runtime.gpu.ort_rewrite import FUSIONS
 from ..simulator.economics.inputs import Accelerator
+from .gpu_experiment import stated
+from .gpu_merge import NOT_STATED, repetitions
 from .gpu_points import BEST, ORT
 
 MLPERF_DOES = (
@@ -38,7 +41,6 @@ def table(merged: Path, peer: Accelerator, price_per_hour: float = 0.0) -> str:
     """The page."""
     content = json.loads(merged.read_text())
     found, points = read_measurements(merged), content["points"]
-    identity: dict[str, Any] = next(iter(points.values()))["identity"] if points else {}
     device = next(iter(found.values())).device if found else None
     price, source = price_of(peer, price_per_hour)
     lines = [
@@ -49,15 +51,14 @@ def table(merged: Path, peer: Accelerator, price_per_hour: float = 0.0) -> str:
         + (device.provenance.label if device else "none")
         + f" on {device.name if device else 'nothing'}, unless a column says otherwise.",
         "",
-        f"GPU {identity.get('gpu', {}).get('name', '-')}, driver {identity.get('driver', '-')}, "
-        f"power limit {identity.get('power limit W', '-')} W, commit {_commit(identity)}; "
-        + ", ".join(f"{k} {v}" for k, v in identity.get("packages", {}).items())
-        + f"; TensorRT: {identity.get('tensorrt', '-')}.",
+        *_identities(points),
         *(["", content["note"]] if content["note"] else []),
         "",
         *_steps(found, points),
         *_ablation(found, points),
-        *_images(found, points, price, source),
+        *_images(found, price, source),
+        *_spread(found),
+        *_experiment(points),
         *_server(found, points),
         *_parts(found),
         *_gap(found, peer),
@@ -67,6 +68,23 @@ def table(merged: Path, peer: Accelerator, price_per_hour: float = 0.0) -> str:
             shown = [f"- `{n}`" + (f": {names[n]}" if isinstance(names, dict) else "") for n in names]
             lines += ["", f"## {title}", "", *shown]
     return "\n".join(lines) + "\n"
+
+
+def _identities(points: dict[str, Any]) -> list[str]:
+    """A line for each GPU, driver, commit and set of packages; with several, the points of each."""
+    groups: dict[str, list[str]] = {}
+    for point, info in points.items():
+        i: dict[str, Any] = info["identity"]
+        line = (
+            f"GPU {i.get('gpu', {}).get('name', '-')}, driver {i.get('driver', '-')}, "
+            f"power limit {i.get('power limit W', '-')} W, commit {_commit(i)}; "
+            + ", ".join(f"{k} {v}" for k, v in i.get("packages", {}).items())
+            + f"; TensorRT: {i.get('tensorrt', '-')}."
+        )
+        groups.setdefault(line, []).append(f"`{point}`")
+    if len(groups) < 2:
+        return list(groups)
+    return [f"- {line} Of these: {', '.join(names)}." for line, names in groups.items()]
 
 
 def _commit(identity: dict[str, Any]) -> str:
@@ -139,19 +157,19 @@ def _ablation(found: dict[str, Measurement], points: dict[str, Any]) -> list[str
     ]
 
 
-def _images(found: dict[str, Measurement], points: dict[str, Any], price: float, source: str) -> list[str]:
+def _images(found: dict[str, Measurement], price: float, source: str) -> list[str]:
     rows = []
-    for name, rate in found.items():
-        if not name.startswith("images.") or not name.endswith(".rate"):
-            continue
+    for name, rate in _rates(found).items():
         stem = name.removesuffix(".rate")
         latency, energy, watts = (found.get(f"{stem}.{x}") for x in ("latency", "energy", "power"))
         c = rate.conditions
-        dollars = f"{price / 3600 / rate.value:.6f}" if price else "-"
+        mean = fmean(m.value for m in repetitions(found, name))
+        dollars = f"{price / 3600 / mean:.6f}" if price else "-"
         rows.append(
-            f"| {c.get('engine', '')} | {c.get('images a batch', '')} | {c.get('steps', '')} | {rate.value:.3f} | "
-            f"{latency.value if latency else 0:.3f} | {f'{energy.value:.0f}' if energy else '-'} | "
-            f"{f'{watts.value:.0f}' if watts else '-'} | {dollars} |"
+            f"| {c.get('engine', '')} | {c.get('images a batch', '')} | {c.get('steps', '')} | {mean:.3f} | "
+            f"{len(repetitions(found, name))} | {latency.value if latency else 0:.3f} | "
+            f"{f'{energy.value:.0f}' if energy else '-'} | {f'{watts.value:.0f}' if watts else '-'} | {dollars} | "
+            f"{'stated' if stated(c) else NOT_STATED} |"
         )
     if not rows:
         return []
@@ -159,12 +177,75 @@ def _images(found: dict[str, Measurement], points: dict[str, Any], price: float,
         "## Whole images",
         "",
         f"USD an image at {price:g} USD an hour ({source}), always busy. Energy is the board's, without the host.",
+        "image/s is the mean of the runs' medians; the other columns are of the first run.",
         "",
-        "| engine | images a batch | steps | image/s | s a batch (median) | J an image | W | USD an image |",
-        "|---|---|---|---|---|---|---|---|",
+        "| engine | images a batch | steps | image/s | runs | s a batch (median) | J an image | W | USD an image |"
+        " experiment |",
+        "|---|---|---|---|---|---|---|---|---|---|",
         *rows,
         "",
     ]
+
+
+def _rates(found: dict[str, Measurement]) -> dict[str, Measurement]:
+    return {k: m for k, m in found.items() if k.startswith("images.") and k.endswith(".rate")}
+
+
+def _spread(found: dict[str, Measurement]) -> list[str]:
+    """Repetitions: each over a window of its own, the engine loaded once."""
+    rows = []
+    for name, rate in _rates(found).items():
+        runs = repetitions(found, name)
+        if len(runs) < 2:
+            continue
+        rates, c = [m.value for m in runs], rate.conditions
+        energies = repetitions(found, name.removesuffix("rate") + "energy")
+        joules = [m.value for m in energies]
+        each = ", ".join(f"{m.value:.0f} ({float(m.conditions.get('window s', 0)):.0f} s)" for m in energies)
+        mean = fmean(rates)
+        rows.append(
+            f"| {c.get('engine', '')} | {c.get('images a batch', '')} | {c.get('steps', '')} | {len(runs)} | "
+            f"{mean:.4f} | {min(rates):.4f} to {max(rates):.4f} | {100 * (max(rates) - min(rates)) / mean:.2f} % | "
+            f"{f'{fmean(joules):.0f}' if joules else '-'} | {each or '-'} |"
+        )
+    if not rows:
+        return []
+    return [
+        "## Spread over repetitions",
+        "",
+        "Runs one after the other in one process, each over a window of its own; a run's rate is its median.",
+        "",
+        "| engine | images a batch | steps | runs | image/s, mean | min to max | spread | J an image, mean |"
+        " each (window) |",
+        "|---|---|---|---|---|---|---|---|---|",
+        *rows,
+        "",
+    ]
+
+
+def _experiment(points: dict[str, Any]) -> list[str]:
+    """What the images are of, as `dpubench gate` compares it."""
+    groups: dict[str, list[str]] = {}
+    for point, info in points.items():
+        said = info.get("experiment")
+        if isinstance(said, dict):
+            said = ", ".join(f"{k} {v[:16] if k.endswith('sha256') else v}" for k, v in said.items())
+        if said:
+            groups.setdefault(said, []).append(f"`{point}`")
+    if not groups:
+        return []
+    what = ["", f"`model_sha256`: {_DIGEST}"] if any(said != NOT_STATED for said in groups) else []
+    shown = [
+        f"- {', '.join(names)}: {'measured before points stated it' if said == NOT_STATED else said}"
+        for said, names in groups.items()
+    ]
+    return ["## The experiment of each point", "", *shown, *what, ""]
+
+
+_DIGEST = (
+    "the weights of the UNet as `dpuc export` writes them (`weights_digest`; in a `.dpu` it is `calibration.weights`). "
+    "Digests are shown by their first 16 digits."
+)
 
 
 def _server(found: dict[str, Measurement], points: dict[str, Any]) -> list[str]:
@@ -173,7 +254,8 @@ def _server(found: dict[str, Measurement], points: dict[str, Any]) -> list[str]:
         d = info["details"]
         if point.startswith("server-") and "p99" in d:
             rows.append(
-                f"| {point.removeprefix('server-')} % of {d['capacity image/s']:.2f} image/s | {d['arrivals']} | "
+                f"| {point.removeprefix('server-').partition('.')[0]} % of {d['capacity image/s']:.2f} image/s | "
+                f"{d['arrivals']} | "
                 f"{d['p50']:.2f} | {d['p90']:.2f} | {d['p99']:.2f} |"
             )
     if not rows:
@@ -200,12 +282,12 @@ def _gap(found: dict[str, Measurement], peer: Accelerator) -> list[str]:
     if offline is None:
         return []
     rows = []
-    for name, m in found.items():
-        if name.startswith("images.") and name.endswith(".20steps.rate"):
-            c = m.conditions
+    for name, m in _rates(found).items():
+        if name.endswith(".20steps.rate"):
+            c, mean = m.conditions, fmean(r.value for r in repetitions(found, name))
             rows.append(
-                f"| {c.get('engine', '')}, {c.get('images a batch', '')} a batch | {m.value:.3f} | "
-                f"{offline.value:.3f} | {offline.value / m.value:.2f} |"
+                f"| {c.get('engine', '')}, {c.get('images a batch', '')} a batch | {mean:.3f} | "
+                f"{offline.value:.3f} | {offline.value / mean:.2f} |"
             )
     if not rows:
         return []

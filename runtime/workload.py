@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
 from importlib import resources
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """One image of the experiment; `category` is what kind of picture it asks for."""
+
+    prompt: str
+    seed: int
+    category: str
+
+
+def evaluation_set() -> list[Prompt]:
+    """The prompts of the experiment with their seeds, in order. `configs/workload/prompts.json` is the only source."""
+    return [Prompt(**entry) for entry in json.loads(_text("prompts.json"))["prompts"]]
 
 
 def evaluation_prompts() -> list[str]:
     """The prompts of the experiment, in order; the seed of a prompt is its place in the list."""
-    return _lines("prompts.txt")
+    return [p.prompt for p in evaluation_set()]
 
 
 def calibration_prompts() -> list[str]:
     """The prompts that statistics are taken over."""
-    return _lines("calibration_prompts.txt")
+    return [line.strip() for line in _text("calibration_prompts.txt").splitlines() if line.strip()]
 
 
-def _lines(name: str) -> list[str]:
-    text = resources.files("dpu.configs").joinpath("workload", name).read_text()
-    return [line.strip() for line in text.splitlines() if line.strip()]
+def _text(name: str) -> str:
+    return resources.files("dpu.configs").joinpath("workload", name).read_text(encoding="utf-8")

@@ -38,7 +38,7 @@ def test_wheel_carries_data_and_nothing_generic(tmp_path: Path) -> None:
         "dpu/simulator/dram/dram_model.hpp",
         "dpu/simulator/timing_cpp/run.cpp",
         "dpu/simulator/timing_cpp/timing.hpp",
-        "dpu/configs/workload/prompts.txt",
+        "dpu/configs/workload/prompts.json",
         "dpu/configs/workload/sdxl_base/unet.json",
         "dpu/py.typed",
     ):

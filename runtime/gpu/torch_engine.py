@@ -68,6 +68,7 @@ class TorchUnet(StaticUnet):
             self.notes["fp8 linears"] = to_fp8(self.module)
         self.notes["load seconds"] = time.perf_counter() - started
         self._call: Callable[[], None] = self._plain
+        self._attention = attention
         started = time.perf_counter()
         if mode == "regional":
             self.notes["compiled blocks"] = compile_blocks(self.module)
@@ -110,6 +111,8 @@ class TorchUnet(StaticUnet):
         super().close()
         self._call = self._plain
         self.module = None
+        if self._attention != "default":
+            _forget()
 
 
 class TorchVae:
@@ -196,16 +199,26 @@ def _attention(name: str) -> Iterator[None]:
     if name == "default":
         yield
         return
+    import torch._functorch.config as functorch
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
+    untyped: Any = functorch
     order = [
         SDPBackend.CUDNN_ATTENTION,
         SDPBackend.FLASH_ATTENTION,
         SDPBackend.EFFICIENT_ATTENTION,
         SDPBackend.MATH,
     ]
-    with sdpa_kernel(order, set_priority=True):
+    _forget()
+    with sdpa_kernel(order, set_priority=True), untyped.patch(enable_autograd_cache=False):
         yield
+
+
+def _forget() -> None:
+    """Drop compiled code: neither torch's code of this process nor its cache on disk knows which attention it chose."""
+    import torch._dynamo as dynamo
+
+    dynamo.reset()
 
 
 def synchronise(device: str) -> None:
@@ -226,6 +239,7 @@ def compile_blocks(module: Any, backend: str = "inductor") -> int:
     config: Any = dynamo.config
     config.recompile_limit = 256
     config.accumulated_recompile_limit = 1024
+    config.fail_on_recompile_limit_hit = True  # else it would go on in eager mode without a word
     blocks = [m for m in module.modules() if type(m).__name__ in _REPEATED]
     for block in blocks:
         block.compile(backend=backend, dynamic=False)

@@ -6,6 +6,8 @@ engines can be compared with each other.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from os import cpu_count
@@ -54,6 +56,29 @@ def stored(folder: Path, component: str) -> dict[str, torch.Tensor]:
             code="E111",
         )
     return {name: ref.load() for file in files for name, ref in read_header(file).items()}
+
+
+def weights_sha256(state: State) -> str:
+    """`frontend.onnx_load.weights_digest` of a part whose weights are these, as `dpuc export` writes them.
+
+    The bytes of the safetensors file (`frontend.weight_files.write_weights`) go into the digest without a file.
+
+    Args:
+        state: of `seeded` or `stored`: one type, in the order of the module's state dictionary.
+    """
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    offset = 0
+    for name, value in state.items():
+        dtype = {"torch.float16": "F16", "torch.float32": "F32"}[str(value.dtype)]
+        end = offset + value.numel() * value.element_size()
+        header[name] = {"dtype": dtype, "shape": list(value.shape), "data_offsets": [offset, end]}
+        offset = end
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-(8 + len(text)) % 64)
+    file = hashlib.sha256(len(text).to_bytes(8, "little") + text)
+    for value in state.values():
+        file.update(value.contiguous().numpy().reshape(-1).view("u1").data)
+    return hashlib.sha256(file.hexdigest().encode()).hexdigest()
 
 
 def find(state: State, name: str) -> torch.Tensor:

@@ -11,8 +11,9 @@ from types import SimpleNamespace
 import pytest
 from dpu.bench import gpu as bench_gpu
 from dpu.bench.cli import dpubench
-from dpu.bench.gpu import chosen_points, measure, merge
+from dpu.bench.gpu import Run, expected, measure, planned
 from dpu.bench.gpu_context import Bench, arrivals, percentile
+from dpu.bench.gpu_merge import merge
 from dpu.bench.gpu_points import POINTS, Found, Point
 from dpu.bench.gpu_roofline import GpuRoofline, overlay_png, rates, roofline
 from dpu.bench.gpu_table import table
@@ -54,13 +55,13 @@ def stand_in() -> Board:
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     return Bench(
         tmp_path_factory.mktemp("points"),
-        window=0.01,
         least=3,
         device="cpu",
         board=stand_in(),
         configs=tiny_configs(),
         scheduler={**SCHEDULER, "_class_name": "EulerDiscreteScheduler"},
         latent=(8, 8),
+        model="tiny",
         stand_in="the CPU",
     )
 
@@ -74,7 +75,7 @@ def merged(bench: Bench) -> Path:
     import dpu.bench.gpu_points as points
 
     points.STEPS = 1
-    done, failed = measure(bench, chosen_points(",".join(RUN)), budget=1e6)
+    done, failed = measure(bench, planned(",".join(RUN), 0.01), budget=1e6)
     traces = [p.read_text() for p in bench.folder.glob("*.failed.json")]
     assert (done, failed) == (len(RUN), 0), traces
     out = bench.folder.parent / "merged.json"
@@ -83,7 +84,7 @@ def merged(bench: Bench) -> Path:
 
 
 def test_points_are_kept_and_hold_their_samples(bench: Bench, merged: Path) -> None:
-    assert measure(bench, chosen_points(",".join(RUN)), budget=1e6) == (0, 0)
+    assert measure(bench, planned(",".join(RUN), 0.01), budget=1e6) == (0, 0)
     found = read_measurements(merged)
     step = found["step.torch:regional.b2.latency"]
     assert len(step.samples) >= 3
@@ -119,21 +120,53 @@ def test_a_point_that_fails_leaves_the_others(bench: Bench, tmp_path: Path) -> N
     good = Point("idle", "x", 1, lambda b: Found([b.record("idle.power", "W", [70.0])]))
     lines: list[str] = []
     other = Bench(tmp_path / "f", device="cpu", board=stand_in(), stand_in="the CPU", say=lines.append)
-    points = [Point("vae", "x", 1, fails), good, Point("encoders", "x", 1e9, fails, "torch:regional batch 2", 1.0)]
-    assert measure(other, points, budget=100) == (1, 1)
+    long = Point("encoders", "x", 1e9, fails, "torch:regional batch 2", 1.0)
+    runs = [Run(p) for p in (Point("vae", "x", 1, fails), good, long)]
+    assert measure(other, runs, budget=100) == (1, 1)
     assert lines[0] == "vae: FAILED: CUDA error: out of memory"
     assert lines[2].startswith("encoders: not begun, ")
+    assert measure(other, runs, budget=100, skip_failed=True) == (0, 0)
+    assert lines[3:5] == ["vae: failed before, left out", "idle: kept"]
     found = merge(tmp_path / "f", tmp_path / "m.json")
     assert found["failed"] == {"vae": "RuntimeError: CUDA error: out of memory"}
     assert "- `vae`: RuntimeError: CUDA error: out of memory" in table(tmp_path / "m.json", accelerator("h200"))
 
 
+def test_a_gpu_that_is_lost_ends_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: Bench) -> Found:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    def lost(_: Bench) -> None:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    lines: list[str] = []
+    bench = Bench(tmp_path, device="cpu", board=stand_in(), stand_in="the CPU", say=lines.append)
+    monkeypatch.setattr(Bench, "synchronise", lost)
+    assert measure(bench, [Run(Point("vae", "x", 1, fails)), Run(Point("idle", "x", 1, fails))], budget=100) == (0, 1)
+    assert lines[1:] == ["the GPU takes no more work in this process: start it again for the other points"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["vae.failed.json"]
+
+
 def test_points_by_name() -> None:
-    assert chosen_points("all") == list(POINTS)
-    assert [p.name for p in chosen_points("server-*,idle")] == ["server-80", "server-50", "server-95", "idle"]
+    assert [r.point for r in planned("all")] == list(POINTS)
+    assert [r.name for r in planned("server-*,idle")] == ["server-80", "server-50", "server-95", "idle"]
     assert len({p.name for p in POINTS}) == len(POINTS)
     with pytest.raises(DpuError, match="there is no 'nosuch'"):
-        chosen_points("idle,nosuch")
+        planned("idle,nosuch")
+    with pytest.raises(DpuError, match="there is no 'idlex0'"):
+        planned("idlex0")
+
+
+def test_repetitions_and_windows_of_a_plan() -> None:
+    runs = planned("offline-2x3,idle,server-*@40,offline-2", 60, 20)
+    found = [(r.name, r.window) for r in runs]
+    assert found[:3] == [("offline-2", 60), ("offline-2.2", 20), ("offline-2.3", 20)]
+    assert found[3:] == [("idle", 60), ("server-80", 40), ("server-50", 40), ("server-95", 40)]
+    first, second, third, *_ = expected(runs)
+    point = runs[0].point
+    assert point.least > 20  # seconds that all prompts take: no window is shorter
+    assert first - second == pytest.approx(60 - point.least + point.build + 30)  # the engine is there, and the VAE
+    assert second == third
 
 
 def test_percentiles_and_arrivals() -> None:
