@@ -1,4 +1,4 @@
-# Targets: demo, test, test-slow, lint, lint-rtl, formal, gpu-evidence, clean. Everything happens in .venv, made on first use from python3 (3.11 or newer).
+# Targets: demo, test, test-slow, lint, lint-rtl, formal, gpu-evidence, train, clean. Everything happens in .venv, made on first use from python3 (3.11 or newer).
 
 PYTHON ?= python3
 PIP_FLAGS ?=
@@ -13,7 +13,7 @@ export OMP_WAIT_POLICY ?= passive
 export OMP_NUM_THREADS ?= 1
 export HF_HUB_OFFLINE := 1
 
-.PHONY: demo test test-slow lint lint-rtl formal gpu-evidence clean
+.PHONY: demo test test-slow lint lint-rtl formal gpu-evidence train clean
 .DELETE_ON_ERROR:
 
 $(STAMP): pyproject.toml
@@ -59,6 +59,10 @@ gpu-evidence: $(STAMP)
 	mkdir -p $(OUT) results/gpu
 	$(BIN)/dpubench gpu -o $(OUT)/gpu --points all --budget-seconds 5400; \
 	  $(BIN)/dpubench gpu -o $(OUT)/gpu --merge results/gpu/baseline.json
+
+# On a machine with an NVIDIA GPU: trains the small pipeline of bench/train and evaluates it. 22 minutes; continues.
+train: $(STAMP)
+	$(BIN)/python -m dpu.bench.train --out $(OUT)/train
 
 # Minutes to an hour of one core; writes results/rtl/formal.json and the table of rtl/formal/README.md.
 formal: $(STAMP)

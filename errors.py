@@ -150,6 +150,10 @@ class ChangedFile(DpuError, code="E116"):
     """A file of the pipeline is not the one that its manifest names: the digests differ."""
 
 
+class UnfitImage(DpuError, code="E117", hint="save it as PNG in 8-bit RGB, without transparency"):
+    """A file is no image that can be scored: no readable PNG, not 8-bit RGB, or too small."""
+
+
 # E2xx: graph and passes
 
 
@@ -524,3 +528,7 @@ class UnknownNumber(DpuError, code="E524"):
 
 class MissingPrice(DpuError, code="E525"):
     """A device has no price or model for what the scenario needs."""
+
+
+class MissingExtra(DpuError, code="E526"):
+    """A package of an optional extra of this project is not installed."""

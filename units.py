@@ -24,6 +24,7 @@ _DEFINED: dict[str, tuple[float, dict[str, int]]] = {
     "min": (60.0, {"s": 1}),
     "h": (3600.0, {"s": 1}),
     "day": (86400.0, {"s": 1}),
+    "month": (365 * 7200.0, {"s": 1}),  # a twelfth of a year
     "year": (365 * 86400.0, {"s": 1}),  # 8,760 h, as usual in costs of ownership
     "m": (1.0, {"m": 1}),
     "J": (1.0, {"J": 1}),

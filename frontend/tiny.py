@@ -8,6 +8,7 @@ two, channel counts that are no multiples of 64, and GroupNorm groups that strad
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -72,14 +73,17 @@ shadow detailed realistic abstract
 """.split()  # noqa: SIM905 (a list of words reads best as text)
 
 
-def build_tokenizer() -> CLIPTokenizer:
-    """A byte-level BPE tokenizer of CLIP's kind; the end-of-text id is the highest, as pooling expects."""
+def build_tokenizer(words: Sequence[str] = _WORDS) -> CLIPTokenizer:
+    """A byte-level BPE tokenizer of CLIP's kind with one token for each of `words`, the most frequent first.
+
+    The end-of-text id is the highest, as pooling expects.
+    """
     from tokenizers.pre_tokenizers import ByteLevel
 
     alphabet = sorted(ByteLevel.alphabet())
     tokens = alphabet + [c + "</w>" for c in alphabet]
     merges: Any = []  # pairs; the library's own annotation says strings
-    for word in _WORDS:
+    for word in words:
         # Merge what the rules so far leave over. Later rules have a lower priority, so earlier words stay whole.
         pieces = _bpe([*word[:-1], word[-1] + "</w>"], merges)
         while len(pieces) > 1:

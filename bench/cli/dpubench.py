@@ -20,10 +20,12 @@ from .golden import golden
 from .gpu import gpu
 from .image import image
 from .memory import memory
+from .metrics import metrics
 from .mutate import mutate
 from .products import products
 from .profile import profile
 from .rates import rates
+from .report import report
 from .rtl_image import rtl_image
 from .rtl_mutants import rtl_mutants
 from .sizes import sizes
@@ -56,6 +58,8 @@ VERBS: dict[str, Callable[..., None]] = {
     "cycles-holdout": cycles_holdout,
     "gpu": gpu,
     "profile": profile,
+    "metrics": metrics,
+    "report": report,
 }
 for _name, _function in VERBS.items():
     app.command(_name)(_function)
