@@ -28,6 +28,7 @@ from .rates import rates
 from .report import report
 from .rtl_image import rtl_image
 from .rtl_mutants import rtl_mutants
+from .rtl_size import rtl_size
 from .sizes import sizes
 from .tables import tables
 from .timing import timing
@@ -54,6 +55,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "sizes": sizes,
     "tables": tables,
     "rtl-mutants": rtl_mutants,
+    "rtl-size": rtl_size,
     "coverage": coverage,
     "cycles-holdout": cycles_holdout,
     "gpu": gpu,

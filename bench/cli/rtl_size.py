@@ -1,0 +1,38 @@
+"""`dpubench rtl-size`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ...runtime.cli.common import check_output, say
+
+
+def rtl_size(
+    shapes: Annotated[str, typer.Option(help="Shapes, with commas between them; all if not given.")] = "",
+    flows: Annotated[str, typer.Option(help="fpga (LUT, FF, DSP), gates (NAND2), or both.")] = "fpga,gates",
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Keep the units here, go on from it.")] = None,
+) -> None:
+    """How large is each engine of the RTL, in LUTs and gates, and what fits into a die region of F2's FPGA?
+
+    About an hour of one core for all shapes; units that are in the output already are kept.
+
+    \b
+    Examples:
+      dpubench rtl-size --shapes dpu_tiny --flows fpga
+      dpubench rtl-size -o results/rtl/size.json
+    """
+    from ..rtl_size import FLOWS, SHAPES, measure
+    from ..rtl_size_table import page, save
+
+    check_output(output)
+    names = [s.strip() for s in shapes.split(",") if s.strip()] or list(SHAPES)
+    wanted = [f.strip() for f in flows.split(",") if f.strip()]
+    if bad := [f for f in wanted if f not in FLOWS]:
+        raise typer.BadParameter(f"'{bad[0]}' is none of {', '.join(FLOWS)}", param_hint="--flows")
+    found = measure(names, [f for f in FLOWS if f in wanted], output, "dpubench rtl-size -o results/rtl/size.json", say)
+    if output is not None:
+        save(found, output)
+    typer.echo(page(found))

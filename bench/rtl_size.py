@@ -1,0 +1,242 @@
+"""`dpubench rtl-size`: how large each engine of the RTL is, on the FPGA of an F2 card and in gates, and what fits.
+
+Units (a module with its parameters) are synthesised one by one and kept in the result file with a digest of all that
+they come from: a run that was stopped goes on, and one after a change does what changed only. From units come engines,
+from engines tiles, from tiles what fits into a die region.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from ..errors import DpuError
+from ..evidence import Provenance
+from ..files import atomic_write
+from ..ir.arch import Arch, load_arch
+from ..rtl.size import cells, device, memories, tree
+from ..rtl.size.yosys import Flow, Unit, digest, synthesise, yosys_version
+
+Say = Callable[[str], None]
+
+SHAPES: dict[str, tuple[str, int, int]] = {
+    "dpu_tiny": ("dpu_tiny", 8, 8),
+    "16x16": ("dpu_f2", 16, 8),
+    "32x32": ("dpu_f2", 32, 16),
+    "dpu_f2": ("dpu_f2", 64, 32),
+    "64x64-l16": ("dpu_f2", 64, 16),
+    "64x64-l8": ("dpu_f2", 64, 8),
+    "dpu_32tops": ("dpu_32tops", 64, 64),
+}
+"""Name: arch that it is made from, columns, lanes. Smaller arrays have `dpu_f2`'s SRAM for each cell."""
+
+FLOWS: tuple[Flow, ...] = ("fpga", "gates")
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class EngineRow(_Model):
+    """One engine of a tile (or the host side): sites of the FPGA, gates, bits. None: not synthesised."""
+
+    engine: str
+    lut: int | None = None
+    ff: int | None = None
+    dsp: int | None = None
+    bram: float | None = None  # RAMB36, buffers included
+    uram: int | None = None
+    gates: int | None = None  # NAND2 equivalents
+    registers: int | None = None  # flip-flops among the gates
+    array_bits: int | None = None  # memories in an engine that are neither gates nor buffers, a copy for each reader
+
+
+class MacroRow(_Model):
+    """Banks of a buffer: one read and one write port each."""
+
+    words: int
+    bits: int
+    count: int
+
+
+class ShapeRow(_Model):
+    """All engines of one shape; `macros` are the buffers of one tile."""
+
+    name: str
+    arch: str
+    cols: int
+    lanes: int
+    engines: tuple[EngineRow, ...]
+    macros: tuple[MacroRow, ...]
+
+    @property
+    def sram_bits(self) -> int:
+        return sum(m.words * m.bits * m.count for m in self.macros)
+
+    def tile(self) -> EngineRow:
+        """The sum over a tile's engines; None where one is missing."""
+        rows = [e for e in self.engines if e.engine != tree.HOST]
+        found: dict[str, float | None] = {}
+        for name in EngineRow.model_fields:
+            if name != "engine":
+                values = [getattr(e, name) for e in rows]
+                found[name] = None if any(v is None for v in values) else sum(values)
+        return EngineRow.model_validate({"engine": "tile", **found})
+
+
+class SizeResult(_Model):
+    """The file: units, and what is made of them."""
+
+    provenance: str = Provenance.SIMULATED.label
+    about: str = (
+        "synthesised by Yosys, not placed, routed or timed: an estimate of a tool, as near to measured as the "
+        "project's words come"
+    )
+    command: str
+    yosys: str
+    gates_are: str = cells.SOURCE
+    regions_are: str = device.SOURCE
+    regions: tuple[device.Region, ...] = device.REGIONS
+    shapes: tuple[ShapeRow, ...] = ()
+    units: tuple[Unit, ...] = ()
+
+    def save(self, path: Path) -> None:
+        """Write it as JSON."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(path) as temporary:
+            temporary.write_text(self.model_dump_json(exclude_none=True) + "\n")
+
+    def shape(self, name: str) -> ShapeRow | None:
+        """A shape by its name, if it is there."""
+        return next((s for s in self.shapes if s.name == name), None)
+
+
+def shape_arch(name: str) -> Arch:
+    """The arch of a shape.
+
+    Raises:
+        DpuError: E502, there is none of that name.
+    """
+    if name not in SHAPES:
+        raise DpuError(
+            "--shapes", f"no shape '{name}'", f"there are: {', '.join(SHAPES)}", "name one of these", code="E502"
+        )
+    base, cols, lanes = SHAPES[name]
+    arch = load_arch(base)
+    if (arch.cols, arch.lanes) == (cols, lanes):
+        return arch
+    part = arch.cols // cols
+    buffers = {
+        b: {"bytes": x["bytes"] // (part if b == "param" else part * part), "banks": x["banks"]}
+        for b, x in arch.model_dump(mode="json")["buffers"].items()
+    }
+    given = {"name": name, "rows": cols, "cols": cols, "lanes": lanes, "buffers": buffers}
+    return Arch.model_validate({**arch.model_dump(mode="json"), **given})
+
+
+class Store:
+    """Units by digest: kept ones are taken, others synthesised and written at once."""
+
+    def __init__(self, result: SizeResult, out: Path | None, say: Say) -> None:
+        self.units = {u.digest: u for u in result.units}
+        self.result, self.out, self.say = result, out, say
+
+    def size(self, module: str, parameters: Mapping[str, int], flow: Flow) -> Unit:
+        """The unit of a module.
+
+        Raises:
+            DpuError: E428, Yosys is missing or fails.
+        """
+        key = digest(module, parameters, flow)
+        if key not in self.units:
+            given = ", ".join(f"{k} {v}" for k, v in parameters.items())
+            unit = self.units[key] = synthesise(module, parameters, flow)
+            self.say(f"{module} ({given}), {flow}: {unit.seconds:.0f} CPU s")
+            if self.out is not None:
+                self.kept().save(self.out)
+        return self.units[key]
+
+    def kept(self) -> SizeResult:
+        """The result with all units, old ones too."""
+        order = sorted(self.units.values(), key=lambda u: (u.module, u.flow, sorted(u.parameters.items())))
+        return self.result.model_copy(update={"units": tuple(order)})
+
+
+def measure(
+    names: Sequence[str], flows: Sequence[Flow], out: Path | None, command: str, say: Say = lambda _: None
+) -> SizeResult:
+    """Size the shapes; `out` is continued and written after each unit.
+
+    Raises:
+        DpuError: E502, an unknown shape, or `out` is no file of this command; E428, Yosys is missing or fails.
+    """
+    archs = {n: shape_arch(n) for n in names}
+    old = _load(out)
+    result = SizeResult(command=command, yosys=yosys_version(), shapes=old.shapes, units=old.units)
+    store = Store(result, out, say)
+    rows = {s.name: s for s in result.shapes}
+    for name, arch in archs.items():
+        trees = {f: tree.walk(arch, f, store.size, packed=f != "gates") for f in flows}
+        rows[name] = _row(name, arch, trees, rows.get(name))
+        store.result = store.result.model_copy(update={"shapes": tuple(rows[n] for n in SHAPES if n in rows)})
+        if out is not None:
+            store.kept().save(out)
+    return store.kept()
+
+
+def _load(out: Path | None) -> SizeResult:
+    fresh = SizeResult(command="", yosys="")
+    if out is None or not out.exists():
+        return fresh
+    try:
+        return SizeResult.model_validate_json(out.read_bytes())
+    except ValidationError as e:
+        raise DpuError(str(out), "is no file of this command", hint="choose another output", code="E502") from e
+
+
+def _row(name: str, arch: Arch, trees: Mapping[Flow, tree.Tree], old: ShapeRow | None) -> ShapeRow:
+    """The shape's row; what a flow that was not asked for gave before stays."""
+    engines: dict[str, dict[str, float]] = (
+        {e.engine: e.model_dump(exclude_none=True) for e in old.engines} if old else {}
+    )
+    banks: Mapping[str, list[memories.Macro]] = {}
+    for flow, found in trees.items():
+        banks = found.banks
+        if flow == "gates":
+            _add_gates(engines, found)
+        else:
+            _add_sites(engines, found)
+    macros = tuple(MacroRow(words=m.words, bits=m.bits, count=m.number) for ms in banks.values() for m in ms)
+    order = ["host", *[e for e in dict.fromkeys(tree.ENGINES.values()) if e in engines]]
+    rows = tuple(EngineRow.model_validate({**engines[e], "engine": e}) for e in order)
+    return ShapeRow(name=name, arch=SHAPES[name][0], cols=arch.cols, lanes=arch.lanes, engines=rows, macros=macros)
+
+
+def _add_sites(engines: dict[str, dict[str, float]], found: tree.Tree) -> None:
+    total: dict[str, cells.Sites] = {}
+    for p in found.units:
+        total[p.engine] = total.get(p.engine, cells.Sites()) + cells.sites(p.unit.cells) * p.number
+    for engine, n in found.pairs.items():
+        total[engine] = total.get(engine, cells.Sites()) + cells.Sites(dsp=n)
+    used = cells.Sites()
+    for engine, s in total.items():
+        used = used + s if engine != tree.HOST else used
+    bram, uram = (min(getattr(r, k) for r in device.REGIONS) for k in ("bram", "uram"))
+    for engine, macros in found.banks.items():
+        total[engine] = total.get(engine, cells.Sites()) + memories.place(macros, bram, uram, used)
+    for engine, s in total.items():
+        row = engines.setdefault(engine, {})
+        row.update(lut=s.lut, ff=s.ff, dsp=s.dsp, bram=s.bram, uram=s.uram)
+
+
+def _add_gates(engines: dict[str, dict[str, float]], found: tree.Tree) -> None:
+    for engine in {p.engine for p in found.units}:
+        mine = [p for p in found.units if p.engine == engine]
+        bits = sum(a.words * a.bits * a.copies for p in mine for a in tree.arrays(p))
+        engines.setdefault(engine, {}).update(
+            gates=round(sum(cells.gates(p.unit.cells) * p.number for p in mine)),
+            registers=sum(cells.flip_flops(p.unit.cells) * p.number for p in mine),
+            array_bits=bits,
+        )

