@@ -125,6 +125,7 @@ def mm_macs(arch: Arch, mm: Records) -> Ints:
 VPU_CHECK = 3  # cycles from start to being offered to the operand fetch, and the least from start to start
 VPU_FETCH = 4  # from there to the first beat, where one read of each operand is enough
 VPU_AHEAD = 4  # elements of an operand that are read before the beat that needs them
+VPU_READ = 2  # cycles of them on the way, from the address to the beat
 VPU_DRAIN = 26  # from the last beat to done, without a reduction
 VPU_WORDS = 8  # between first beat and done
 VPU_RESULT, VPU_ROWS, VPU_COLUMNS = 1, 2, 4  # ways to PARAM: a word that uses others than words under way waits
@@ -293,6 +294,7 @@ DMA_ADDRESS = 7  # from start to the first address
 LOAD_RING_BEATS = 3  # data that LOAD holds at least where its scratchpad port is the slower side
 LOAD_WRITE = 3  # from the first data to done, beside a cycle a step
 STORE_READ = 8  # from start to the first beat, beside a cycle a step
+STORE_BEAT = 2  # of it, from the read of a scratchpad word to its beat
 STORE_ANSWER = 1  # from the response to done
 
 

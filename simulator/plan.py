@@ -32,8 +32,18 @@ class MmWork(NamedTuple):
     first: int  # ACC addresses of its first row and its last
     last: int
     accumulate: int  # it reads sums or maxima that are there
-    lead: int  # tiles before the first whose rows add to sums in ACC
-    reading: float  # the part of its rows that do
+    adds: int  # it reads sums that are there
+    k: int  # weight tiles of each column of tiles
+    an: int  # from here on the fields of the word: where it reads ACC and ACT
+    act: int
+    nx: int
+    sx: int
+    sy: int
+    nc: int
+    sc: int
+    nkx: int
+    skx: int
+    sky: int
 
 
 class VecWork(NamedTuple):
@@ -58,7 +68,7 @@ class VecWork(NamedTuple):
 
 
 def _dtype(names: Sequence[str]) -> np.dtype[np.void]:
-    return np.dtype([(n, "<f8" if n in ("reading", "cap") else "<i8") for n in names])
+    return np.dtype([(n, "<f8" if n == "cap" else "<i8") for n in names])
 
 
 MM_WORK, VEC_WORK = _dtype(MmWork._fields), _dtype(VecWork._fields)
@@ -100,14 +110,14 @@ def _mm(mm: Words) -> Records:
     nn = mm["nn"].astype(np.int64)
     acc = mm["acc"].astype(np.int64)
     adds = mm["mode"] == MmMode.ACCUMULATE
-    one = nn == 1
     work = np.empty(len(mm), MM_WORK)
     work["tiles"], work["rows"] = nn * k, rows
     work["column"] = mm["mode"] == MmMode.COLUMN
     work["first"], work["last"] = acc, acc + (nn - 1) * mm["an"] + rows - 1
     work["accumulate"] = adds | (mm["rowmax"] == RowMax.ACCUMULATE)
-    work["lead"] = one & ~adds
-    work["reading"] = np.where(adds | (one & (k > 1)), 1.0, (k - 1) / np.maximum(k, 1))
+    work["adds"], work["k"] = adds, np.maximum(k, 1)
+    for name in MmWork._fields[MmWork._fields.index("an") :]:
+        work[name] = mm[name]
     return work
 
 

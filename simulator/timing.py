@@ -9,11 +9,12 @@ Rules, which are those of the RTL (pages of `rtl/doc`; constants and costs from 
   are there. A word's tokens count from the cycle after it is done, remote ones `latency.remote_signal` later.
 - MXU: checks a word, loads its weights a tile ahead, and streams rows without a gap; never waits for a port.
 - VPU: checks a word, reads operands for two words ahead of the lanes, and lets a beat in when they are there. Where it
-  reads ACC in a bank that the MXU reads, it gets the cycles that are left.
+  reads ACC in a bank that the MXU reads, it gets the cycles that are left; four elements are read ahead.
 - LOAD, STORE: up to 4 words between start and done. LOAD's addresses go out one burst a cycle, data come `dram.latency`
   later; data phases follow each other in order, without a gap. STORE's response comes `dram.response` after the data.
 - The data phase runs at the rate that the DRAM model grants, at most one port's rate, one scratchpad word a cycle and
-  one beat a cycle; at a port that MXU or VPU use, in the cycles that they leave.
+  one beat a cycle; at a port that MXU or VPU use, in the cycles that they leave. Of the MXU it is known for each cycle
+  which bank it reads (`timing_walk.py`), of the VPU on average over a word.
 - With a DRAM of bursts (`hbm2`, `lpddr5x`; rules in dram/README.md) requests go to the channels when LOAD's address
   goes out, or STORE's data phase begins; LOAD's begins when its first data are at the port.
 - With `l2_bytes` as well, LOADs from the base register of constants (`Base.CONST`: STORE there is illegal, so that the

@@ -369,7 +369,9 @@ class Loop:
         begin, took = tile.begin[i], e.through - tile.begin[i]
         for port in _MOVES[e.kind]:
             if spans := p.ports[port].get(i):
-                end = tile.ports[port].finish(begin, took, min(took, p.steps[i]), spans)
+                steps = min(took, p.steps[i])
+                early = cost.STORE_BEAT if e.kind == _STORE else 0
+                end = early + tile.ports[port].finish(begin - early, took, steps, spans, 0.0, 0.0)
                 if end > now:
                     self.push(end, _FILLED, e)
                     return

@@ -55,8 +55,7 @@ class Mxu:
     def _book(self, i: int, now: int, first: int, each: int) -> None:
         w, end = self.plan.mm[i], self.t1 + each
         if spans := self.plan.ports[ACT_READ].get(i):
-            self.ports[ACT_READ].use(now, first, end, w.tiles * w.rows, spans)
-        if w.reading and (spans := self.plan.ports[ACC_READ].get(i)):
+            self.ports[ACT_READ].walk(now, first, end, each, w, spans)
+        if (w.adds or w.k > 1) and (spans := self.plan.ports[ACC_READ].get(i)):
             late = self.rows + self.blocks
-            begin = first + w.lead * each + late
-            self.ports[ACC_READ].use(now, begin, end + late, w.tiles * w.rows * w.reading, spans)
+            self.ports[ACC_READ].walk(now, first + late, end + late, each, w, spans)

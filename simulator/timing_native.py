@@ -39,15 +39,16 @@ LIBRARY = Library(
     slower=70,
     sources=(_FOLDER / "api.cpp", _FOLDER / "run.cpp", *_DRAM.sources),
     headers=(
-        *(_FOLDER / f"{n}.hpp" for n in ("timing", "ports", "fetch", "mxu", "vpu", "memory", "state", "run")),
+        *(_FOLDER / f"{n}.hpp" for n in ("timing", "walk", "ports", "fetch", "mxu", "vpu", "memory", "state", "run")),
         *_DRAM.headers,
     ),
 )
 
 CONSTANTS = (
     *("BEAT_BYTES", "WORDS_OUTSTANDING", "FETCH_BURST", "FETCH_WORDS", "READ_ADDRESS", "MXU_CHECK"),
-    *("VPU_CHECK", "VPU_FETCH", "VPU_AHEAD", "VPU_DRAIN", "VPU_WORDS", "VPU_RESULT", "VPU_ROWS", "VPU_COLUMNS"),
-    *("DMA_CHECK", "DMA_ADDRESS", "LOAD_RING_BEATS", "LOAD_WRITE", "STORE_READ", "STORE_ANSWER"),
+    *("VPU_CHECK", "VPU_FETCH", "VPU_AHEAD", "VPU_READ", "VPU_DRAIN", "VPU_WORDS"),
+    *("VPU_RESULT", "VPU_ROWS", "VPU_COLUMNS"),
+    *("DMA_CHECK", "DMA_ADDRESS", "LOAD_RING_BEATS", "LOAD_WRITE", "STORE_READ", "STORE_BEAT", "STORE_ANSWER"),
 )
 """Of ir/cost.py, as `Config` in timing.hpp begins."""
 

@@ -1,4 +1,9 @@
-"""Ports that two engines share, for the timing model: when the one that goes first uses a bank, what the other gets."""
+"""Ports that two engines share, for the timing model: when the one that goes first uses a bank, what the other gets.
+
+The reads of an MM word are known cycle by cycle (`timing_walk.py`): it goes from bank to bank with its lines, and reads
+ACC only in the tiles that add. Spread evenly they would slow an engine that needs half the cycles not at all, when the
+RTL lets it wait for whole tiles. What VEC words use is spread evenly over their beats.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from ..ir.cost import Ports, Span
+from ..ir.cost import ACT_READ, Ports, Span
+from .plan import MmWork
+from .timing_walk import Walk
 
 _ROUNDING = 1e-6  # of a cycle
 
@@ -20,48 +27,82 @@ class Use:
     end: int
     banks: dict[int, float]
 
+    def touches(self, bank: int) -> bool:
+        """Whether it uses this bank."""
+        return bank in self.banks
+
 
 class SharedPort:
     """One port of a buffer of one tile."""
 
     def __init__(self, number: int, ports: Ports) -> None:
         self.number, self.ports = number, ports
-        self.uses: deque[Use] = deque()
+        self.uses: deque[Use | Walk] = deque()
         self.working = -1  # since when the engine that goes second works, or -1
 
-    def use(self, now: int, begin: int, end: int, words: float, spans: Sequence[Span]) -> Use:
-        """Book `words` accesses, spread evenly over the cycles and over the addresses."""
+    def _forget(self, now: int) -> None:
         before = self.working if self.working >= 0 else now
         while self.uses and self.uses[0].end < before:
             self.uses.popleft()
+
+    def use(self, now: int, begin: int, end: int, words: float, spans: Sequence[Span]) -> Use:
+        """Book `words` accesses, spread evenly over the cycles and over the addresses."""
+        self._forget(now)
         rate = words / max(1, end - begin)
         banks: dict[int, float] = {}
         for bank, part in self.ports.banks(self.number, spans):
             banks[bank] = banks.get(bank, 0.0) + part * rate
-        self.uses.append(Use(begin, end, banks))
-        return self.uses[-1]
+        use = Use(begin, end, banks)
+        self.uses.append(use)
+        return use
 
-    def finish(self, begin: int, cycles: int, words: float, spans: Sequence[Span]) -> int:
-        """When work ends that would take `cycles`, if its `words` accesses get what is left of each bank in turn."""
+    def walk(self, now: int, begin: int, end: int, each: int, work: MmWork, spans: Sequence[Span]) -> None:
+        """Book the reads of an MM word, cycle by cycle; the spans are where they may be."""
+        self._forget(now)
+        size = self.ports.bank_words[self.number]
+        low, high = min(lo for lo, _ in spans) // size, (max(hi for _, hi in spans) - 1) // size
+        self.uses.append(Walk(begin, end, each, low, high, size, self.number == ACT_READ, work))
+
+    def finish(self, begin: int, cycles: int, words: float, spans: Sequence[Span], held: float, room: float) -> int:
+        """When work ends that would take `cycles`, if its `words` accesses get what is left of each bank in turn.
+
+        `held` cycles of work have been read ahead, up to `room` can be: so much waiting does not show.
+        """
         if not self.uses or not cycles:
             return begin + cycles
         need = words / cycles
+        gain = 1.0 / need - 1.0  # cycles of work that are read ahead in a free cycle
         t = float(begin)
         for bank, part in self.ports.banks(self.number, spans):
             work = part * cycles
             for use in self.uses:
-                if use.end <= t or bank not in use.banks:
+                if use.end <= t or not use.touches(bank):
                     continue
                 if work <= use.begin - t:
                     break
                 if use.begin > t:
+                    held = min(room, held + (use.begin - t) * gain)
                     work -= use.begin - t
                     t = float(use.begin)
-                rate = min(1.0, max(0.0, 1.0 - use.banks[bank]) / need)
-                if work <= rate * (use.end - t):
-                    work /= rate
-                    break
-                work -= rate * (use.end - t)
-                t = float(use.end)
+                if isinstance(use, Use):
+                    rate = min(1.0, max(0.0, 1.0 - use.banks[bank]) / need)
+                    if work <= rate * (use.end - t):
+                        work /= rate
+                        break
+                    work -= rate * (use.end - t)
+                    t = float(use.end)
+                    continue
+                while t < use.end:
+                    taken, until = use.segment(t)
+                    until = min(until, use.end)
+                    most = until - t if taken != bank else min(held, until - t)
+                    if work <= most:
+                        break
+                    work -= most
+                    held = held - most if taken == bank else min(room, held + most * gain)
+                    t = float(until)
+                else:
+                    continue
+                break
             t += work
         return ceil(t - _ROUNDING)

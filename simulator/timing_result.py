@@ -15,7 +15,7 @@ from .dram.params import DramFile
 Ints = npt.NDArray[np.int64]
 
 NOT_MODELLED = (
-    "port conflicts cycle by cycle: accesses are spread evenly over a word's time, bank by bank",
+    "what the VPU uses of shared ports cycle by cycle: it is spread evenly over a word's beats, bank by bank",
     "conflicts at PARAM's ports",
     "a producer that stalls because a semaphore holds 255 tokens",
     "host submit and interrupt latency",

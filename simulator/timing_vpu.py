@@ -14,6 +14,7 @@ from ..ir.cost import (
     VPU_COLUMNS,
     VPU_DRAIN,
     VPU_FETCH,
+    VPU_READ,
     VPU_RESULT,
     VPU_ROWS,
     VPU_WORDS,
@@ -85,7 +86,11 @@ class Vpu:
             end = max(end, self.port + w.reads)
         self.alone = end - self.first
         if w.acc:
-            end = self.ports[ACC_READ].finish(self.first, self.alone, w.acc, self.plan.ports[ACC_READ][i])
+            each = self.alone / w.acc
+            room = max(0.0, VPU_AHEAD * each - VPU_READ)
+            held = min(room, (self.first - self.fetch - w.entry + 1) * each)
+            spans = self.plan.ports[ACC_READ][i]
+            end = VPU_READ + self.ports[ACC_READ].finish(self.first - VPU_READ, self.alone, w.acc, spans, held, room)
         return end - 1
 
     def again(self) -> int:

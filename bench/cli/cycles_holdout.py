@@ -12,7 +12,7 @@ from ...runtime.cli.common import check_output, say
 
 def cycles_holdout(
     archs: Annotated[str, typer.Option(help="Only these of the holdout's archs, with commas between them.")] = "",
-    whole: Annotated[bool, typer.Option(help="Also forwards of the tiny pipeline, not only layers.")] = True,
+    whole: Annotated[bool, typer.Option(help="Also forwards of the tiny pipeline, on the arch held out.")] = True,
     picture: Annotated[Path | None, typer.Option("--plot", help="Write the correlation of all layers as PNG.")] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Also write the table as JSON.")] = None,
 ) -> None:
@@ -31,7 +31,9 @@ def cycles_holdout(
     rows, points = found.measure(names, whole, say)
     command = "dpubench cycles-holdout" + (f" --archs {archs}" if archs else "") + (f" -o {output}" if output else "")
     shapes = tuple(a for n, a in found.archs().items() if n in names)
-    table = found.Holdout(command=command, seed=found.SEED, archs=shapes, rows=rows)
+    table = found.Holdout(
+        command=command, seeds={n: (found.REGRESSION | found.HELD_OUT)[n] for n in names}, archs=shapes, rows=rows
+    )
     if output is not None:
         table.save(output)
     if picture is not None:

@@ -93,6 +93,7 @@ async def end_in_the_middle(dut: Any) -> None:
         memory, got = Memory(rng, set()), 0
         await step(dut, memory, False, start_i=1, program_i=program, words_i=words)
         while got < end:
+            assert memory.now < 5000, "no more words come"
             word = await step(dut, memory, rng.random() < 0.7)
             assert word is None or word == (program + 64 * got, 0)
             got += word is not None

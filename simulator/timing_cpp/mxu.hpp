@@ -53,12 +53,11 @@ class Mxu {
  private:
   void book(Time i, const MmWork& w, Time now, Time first, Time each) {
     const Time end = t1_ + each;
-    const double reads = static_cast<double>(w.tiles * w.rows);
-    if (const Spans spans = spans_of(stream_, i, kActRead)) ports_[kActRead].use(now, first, end, reads, spans);
-    if (w.reading == 0.0) return;
+    if (const Spans spans = spans_of(stream_, i, kActRead)) ports_[kActRead].walk(now, first, end, each, true, w, spans);
+    if (!w.adds && w.k <= 1) return;
     if (const Spans spans = spans_of(stream_, i, kAccRead)) {
       const Time late = c_.rows + c_.blocks;
-      ports_[kAccRead].use(now, first + w.lead * each + late, end + late, reads * w.reading, spans);
+      ports_[kAccRead].walk(now, first + late, end + late, each, false, w, spans);
     }
   }
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "timing.hpp"
+#include "walk.hpp"
 
 namespace dpu::timing {
 
@@ -19,12 +19,12 @@ class SharedPort {
 
   // Book `words` accesses, spread evenly over the cycles and over the addresses. Returns the number of the booking.
   std::size_t use(Time now, Time begin, Time end, double words, Spans spans) {
-    const Time before = working >= 0 ? working : now;
-    while (!uses_.empty() && uses_.front().end < before) uses_.pop();
+    forget(now);
     const double rate = words / static_cast<double>(std::max<Time>(1, end - begin));
     Use& u = uses_.grow();
     u.begin = begin;
     u.end = end;
+    u.walk.work = nullptr;
     u.banks.clear();
     each_bank(spans, [&](Time bank, double part) {
       for (Bank& b : u.banks) {
@@ -37,15 +37,28 @@ class SharedPort {
     return uses_.end() - 1;
   }
 
+  // Book the reads of an MM word, cycle by cycle; the spans are where they may be.
+  void walk(Time now, Time begin, Time end, Time each, bool act, const MmWork& work, Spans spans) {
+    forget(now);
+    Time lo = spans.first->lo, hi = spans.first->hi;
+    for (const Span* s = spans.first + 1; s != spans.last; ++s) lo = std::min(lo, s->lo), hi = std::max(hi, s->hi);
+    Use& u = uses_.grow();
+    u.begin = begin;
+    u.end = end;
+    u.walk = {&work, end, each, lo / bank_words_, (hi - 1) / bank_words_, bank_words_, act};
+  }
+
   // A booking lasts longer, if it still matters.
   void extend(std::size_t number, Time cycles) {
     if (number >= uses_.begin()) uses_[number].end += cycles;
   }
 
-  // When work ends that would take `cycles`, if its `words` accesses get what is left of each bank in turn.
-  Time finish(Time begin, Time cycles, Time words, Spans spans) {
+  // When work ends that would take `cycles`, if its `words` accesses get what is left of each bank in turn. `held` cycles
+  // of work have been read ahead, up to `room` can be: so much waiting does not show.
+  Time finish(Time begin, Time cycles, Time words, Spans spans, double held, double room) const {
     if (uses_.empty() || !cycles) return begin + cycles;
     const double need = static_cast<double>(words) / static_cast<double>(cycles);
+    const double gain = 1.0 / need - 1.0;  // cycles of work that are read ahead in a free cycle
     double t = static_cast<double>(begin);
     each_bank(spans, [&](Time bank, double part) {
       double work = part * static_cast<double>(cycles);
@@ -53,20 +66,39 @@ class SharedPort {
         const Use& u = uses_[i];
         const double first = static_cast<double>(u.begin), last = static_cast<double>(u.end);
         if (last <= t) continue;
-        const Bank* used = u.find(bank);
-        if (!used) continue;
+        const Bank* used = u.walk.work ? nullptr : u.find(bank);
+        if (u.walk.work ? !u.walk.touches(bank) : !used) continue;
         if (work <= first - t) break;
         if (first > t) {
+          held = std::min(room, held + (first - t) * gain);
           work -= first - t;
           t = first;
         }
-        const double rate = std::min(1.0, std::max(0.0, 1.0 - used->rate) / need);
-        if (work <= rate * (last - t)) {
-          work /= rate;
-          break;
+        if (used) {
+          const double rate = std::min(1.0, std::max(0.0, 1.0 - used->rate) / need);
+          if (work <= rate * (last - t)) {
+            work /= rate;
+            break;
+          }
+          work -= rate * (last - t);
+          t = last;
+          continue;
         }
-        work -= rate * (last - t);
-        t = last;
+        bool through = false;
+        while (t < last && !through) {
+          const Walk::Segment s = u.walk.segment(static_cast<Time>(t));
+          const double until = static_cast<double>(std::min(s.until, u.end));
+          const bool taken = s.bank == bank;
+          const double most = taken ? std::min(held, until - t) : until - t;
+          if (work <= most) {
+            through = true;
+            continue;
+          }
+          work -= most;
+          held = taken ? held - most : std::min(room, held + most * gain);
+          t = until;
+        }
+        if (through) break;
       }
       t += work;
     });
@@ -80,8 +112,9 @@ class SharedPort {
     Time number;
     double rate;
   };
-  struct Use {  // the engine that goes first takes, in these cycles, that part of each bank's
+  struct Use {  // the engine that goes first takes, in these cycles, that part of each bank's, or walks
     Time begin = 0, end = 0;
+    Walk walk;
     std::vector<Bank> banks;
     const Bank* find(Time bank) const {
       for (const Bank& b : banks)
@@ -89,6 +122,11 @@ class SharedPort {
       return nullptr;
     }
   };
+
+  void forget(Time now) {
+    const Time before = working >= 0 ? working : now;
+    while (!uses_.empty() && uses_.front().end < before) uses_.pop();
+  }
 
   // The banks under the intervals in turn, each with its part of all that is used: `Ports.banks` of ir/cost.py.
   template <class F>

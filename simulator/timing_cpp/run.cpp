@@ -386,7 +386,9 @@ void Run::end_data(EngineState& e, Time now) {
     SharedPort& port = tile.ports[ports_of(e)[k]];
     const Spans spans = spans_of(tile.stream, i, ports_of(e)[k]);
     if (!spans) continue;
-    if (const Time end = port.finish(begin, took, std::min(took, w.steps), spans); end > now)
+    const Time early = e.kind == kStore ? c_.store_beat : 0;
+    const Time end = early + port.finish(begin - early, took, std::min(took, w.steps), spans, 0.0, 0.0);
+    if (end > now)
       return push(end, kFilled, e);
     port.working = -1;
   }

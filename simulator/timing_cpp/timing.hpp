@@ -41,8 +41,8 @@ enum Reason : int {
 struct Config {
   Time beat_bytes, words_outstanding, fetch_burst, fetch_words, read_address;
   Time mxu_check;
-  Time vpu_check, vpu_fetch, vpu_ahead, vpu_drain, vpu_words, vpu_result, vpu_rows, vpu_columns;
-  Time dma_check, dma_address, load_ring_beats, load_write, store_read, store_answer;
+  Time vpu_check, vpu_fetch, vpu_ahead, vpu_read, vpu_drain, vpu_words, vpu_result, vpu_rows, vpu_columns;
+  Time dma_check, dma_address, load_ring_beats, load_write, store_read, store_beat, store_answer;
   Time word_bytes;
   Time end;  // cycles from the end of the last word, or the dispatch of END, to the end of the run
   Time tiles, rows, blocks, drain, column;  // MXU: weight rows, activation blocks, cycles to leave, to read a column
@@ -56,8 +56,7 @@ constexpr std::size_t kFields = sizeof(Config) / sizeof(Time);
 
 // The records of plan.py, field for field.
 struct MmWork {
-  Time tiles, rows, column, first, last, accumulate, lead;
-  double reading;
+  Time tiles, rows, column, first, last, accumulate, adds, k, an, act, nx, sx, sy, nc, sc, nkx, skx, sky;
 };
 
 struct VecWork {

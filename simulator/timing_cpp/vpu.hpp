@@ -121,7 +121,13 @@ class Vpu {
     Time end = std::max(first + w.lane, fetch_ + w.fetch) + w.more;
     if (w.reads) end = std::max(end, port_ + w.reads);
     alone = end - first;
-    if (w.acc) end = ports_[kAccRead].finish(first, alone, w.acc, spans_of(stream_, i, kAccRead));
+    if (w.acc) {
+      const double each = static_cast<double>(alone) / static_cast<double>(w.acc);
+      const double room = std::max(0.0, static_cast<double>(c_.vpu_ahead) * each - static_cast<double>(c_.vpu_read));
+      const double held = std::min(room, static_cast<double>(first - fetch_ - w.entry + 1) * each);
+      const Spans spans = spans_of(stream_, i, kAccRead);
+      end = c_.vpu_read + ports_[kAccRead].finish(first - c_.vpu_read, alone, w.acc, spans, held, room);
+    }
     return end - 1;
   }
 

@@ -61,6 +61,12 @@ def mm(rows: int = 16, k: int = 1, **f: object) -> Words:
     return word(Opcode.MM, **(base | f))
 
 
+def conv(act: int) -> Words:
+    """3 x 3 taps of 2 tiles on 5 lines of 8 pixels; `dpu_tiny` has ACT in banks of 4096 words."""
+    walk = {"nx": 8, "ny": 5, "sx": 2, "sy": 40, "nc": 2, "sc": 1, "nkx": 3, "nky": 3, "skx": 2, "sky": 40}
+    return word(Opcode.MM, **(walk | {"act": act, "nn": 1, "wn": 144, "an": 40}))
+
+
 def vec(rows: int = 16, tiles: int = 1, **f: object) -> Words:
     base = {"rows": rows, "tiles": tiles, "valid": 8, "a_src": ACC, "a_rs": 1, "a_ts": rows, "d_src": F16}
     return word(Opcode.VEC, **(base | {"d": 512, "d_rs": 2, "d_ts": 2 * rows} | f))
@@ -78,6 +84,7 @@ MICRO: dict[str, list[Words]] = {
     "products back to back": [mm(), mm(24, 3), mm(5, 2), mm(1), mm(40)],
     "many short products": [mm(3)] * 30,
     "a product that adds to the row before": [mm(1), mm(1, mode=1), mm(2, mode=1)],
+    "the same at another place": [mm(9, acc=300), mm(1, mode=1, acc=308), mm(1, acc=77), mm(2, mode=1, acc=77), mm(3)],
     "products with a wait": [
         mm(signal=signal_bit(V)),
         vec(wait=wait_bit(M), signal=signal_bit(M)),
@@ -135,10 +142,27 @@ MICRO: dict[str, list[Words]] = {
     "the vector engine in another bank": [mm(16, 2), vec(64, a=512)],
     "a store behind a product": [store(inner=256), mm(16, 2)],
     "a full queue": [*[mm()] * 12, load(Buffer.WGT, 128)],
+    "a store behind a walk that changes banks": [store(inner=1600, sram=4200), conv(4050)],
+    "a store behind a walk that leaves its bank": [store(inner=1600, sram=1000), conv(3850)],
+    "a store that begins in such a walk": [
+        conv(4050),
+        vec(4, signal=signal_bit(S)),
+        store(inner=1600, sram=4200, wait=wait_bit(V)),
+    ],
+    "stores behind such a walk": [*[store(inner=400, sram=4200 + 60 * k) for k in range(4)], conv(4000)],
+    "short runs stored behind such a walk": [
+        store(inner=8, n=(60, 1, 1), dstride=(64, 0, 0), sstride=(1, 0, 0), sram=4200),
+        conv(4000),
+    ],
+    "the vector engine and sums that cross banks": [mm(40, 2, nn=3, wn=16, an=40, acc=480), vec(60, a=512)],
+    "the vector engine between tiles that add": [mm(40, 2, nn=3, wn=16, an=40), vec(100)],
 }
 """Every word exact. Scratchpads hold what earlier programs left: times do not depend on it, but for weights of -128."""
 
 CLOSE: dict[str, tuple[list[Words], int]] = {
+    "two cycles a row between tiles that add": ([mm(40, 2, nn=3, wn=16, an=40), vec(80, d_src=F32)], 1),
+    "the same behind other words": ([mm(40, 2, nn=3, wn=16, an=40), *[vec(5)] * 4, vec(80, d_src=F32)], 1),
+    "between short tiles": ([mm(5, 3, nn=4, wn=24, an=5), vec(60, d_src=F32)], 2),
     "vectors of scalars": ([vector(64), vector(192, m1=pack(ROW, ROW)), vector(320)], 8),
     "instructions before data": ([load(Buffer.VBUF, 4096), *[mm()] * 70], 8),
 }

@@ -200,6 +200,7 @@ NUMERIC: dict[str, Case] = {  # E415
     "a table without magic": load(base=TABLE, buffer=Buffer.TABLE, inner=TABLE_BYTES),
     "a table with another CRC": load(base=TABLE, buffer=Buffer.TABLE, inner=TABLE_BYTES, offset=TABLE_BYTES),
     "an empty table slot": after(vec(func=pack(Function.GATE, 1)), load()),
+    "the first table slot, empty": after(vec(func=pack(Function.GATE, 0)), load()),
     "a table slot that is not there": after(vec(func=pack(Function.GATE_MUL, 2)), load()),
     "trap, overflow": after(
         vec(a_src=PARAM32, a_rs=0, d_src=VBUF16, flags=Flag.TRAP), load(buffer=Buffer.PARAM, offset=4352)

@@ -264,6 +264,13 @@ def test_errors_and_recovery(card: Card, number: int) -> None:
     card.right(ring(4))
 
 
+def test_an_engine_that_works_is_progress(card: Card) -> None:
+    """Longer than the watchdog's cycles without DRAM and without a start; the same time idle is an error (above)."""
+    card.set("WATCHDOG", 1000)
+    card.start([[word(Opcode.MM, tag=4000), *ALONE], ALONE, ALONE])
+    assert card.finish() == DONE, card.report()
+
+
 @pytest.mark.parametrize("engine", ["LOAD", "STORE", "CTRL"])
 def test_dram_errors(card: Card, engine: str) -> None:
     base = {"LOAD": 0, "STORE": 1}.get(engine)

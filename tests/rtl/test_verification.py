@@ -178,8 +178,13 @@ def test_forms_count_each_word_once() -> None:
 
 
 def test_the_holdout_is_apart_from_what_the_rules_were_found_on() -> None:
+    known = holdout.archs()
+    assert set(known) == {*holdout.REGRESSION, *holdout.HELD_OUT}
+    assert set(holdout.REGRESSION.values()).isdisjoint(holdout.HELD_OUT.values())
+    shapes = {(a.cols, a.lanes, a.buffers.model_dump_json(), str(a.queues)) for a in known.values()}
+    assert len(shapes) == len(known)
     seen = seen_archs().values()
-    for a in holdout.archs().values():
+    for a in known.values():
         assert {(x.cols, x.lanes) for x in seen}.isdisjoint({(a.cols, a.lanes)})
         assert all(x.buffers != a.buffers and x.queues != a.queues for x in seen)
     assert holdout.SIZE != SEEN_SIZE and set(holdout.MEMORIES) <= {dram for _, dram, _ in RUNS}
@@ -188,16 +193,23 @@ def test_the_holdout_is_apart_from_what_the_rules_were_found_on() -> None:
 def test_an_arch_that_is_not_held_out_is_refused() -> None:
     with pytest.raises(DpuError) as e:
         holdout.measure(["dpu_tiny"])
-    assert e.value.text() == ("error[E505]: dpu_tiny: no such holdout arch\n  try: one of holdout_16, holdout_32")
+    assert e.value.text() == (
+        "error[E505]: dpu_tiny: no such holdout arch\n  try: one of holdout_16, holdout_32, holdout_32x8"
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_nets_of_the_holdout_compile(kind: str) -> None:
-    texts = {net(kind, s) for s in range(holdout.SEED, holdout.SEED + holdout.SEEDS)}
-    assert len(texts) == holdout.SEEDS and net(kind, holdout.SEED) in texts
-    module = parse_module(net(kind, holdout.SEED))
-    program = compile_module(module, holdout.archs()["holdout_16"], SeededWeights(module))[0].program
-    assert len(program.words["net"][0]) > 20
+    drawn = [
+        net(kind, s)
+        for first in {*holdout.REGRESSION.values(), *holdout.HELD_OUT.values()}
+        for s in range(first, first + holdout.SEEDS)
+    ]
+    assert len(set(drawn)) == len(drawn)
+    for name, first in holdout.HELD_OUT.items():
+        module = parse_module(net(kind, first))
+        program = compile_module(module, holdout.archs()[name], SeededWeights(module))[0].program
+        assert len(program.words["net"][0]) > 20
 
 
 def test_layers_are_judged_by_their_length() -> None:

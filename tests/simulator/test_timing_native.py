@@ -154,6 +154,7 @@ def restored() -> Iterator[None]:
     [
         ("mxu.hpp", "behind <= 1 ? 3 : 1", "behind <= 1 ? 2 : 1"),
         ("run.cpp", "std::max(e.last + 1, done)", "std::max(e.last, done)"),
+        ("walk.hpp", "std::min(w.rows, (bank + 1) * size - first)", "w.rows"),
         ("ports.hpp", "work -= rate * (last - t);", "work -= last - t;"),
     ],
 )
