@@ -498,6 +498,14 @@ class NothingToReduce(DpuError, code="E506"):
     """There is nothing to reduce: the module does not fail as --when says."""
 
 
+class InvalidPolicy(DpuError, code="E507", hint="start from a file in configs/policy"):
+    """A field of a precision policy is wrong, or the file is no JSON."""
+
+
+class IdlePolicyRule(DpuError, code="E508"):
+    """A rule of a precision policy names no layer of the model, or only layers that earlier rules decide."""
+
+
 class UnknownGolden(DpuError, code="E510"):
     """There is no golden of this name."""
 

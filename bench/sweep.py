@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..codegen.driver import PRECISIONS
 from ..errors import DpuError
 from ..files import atomic_write
 from ..ir.arch import Arch
+from ..passes.policy import named_policy
 from ..simulator.economics.chip import chip
 from ..simulator.economics.cost import Terms, cost
 from ..simulator.economics.inputs import Scenario, Silicon, Task
@@ -92,9 +92,7 @@ def check_precisions(names: Sequence[str]) -> None:
         DpuError: there is no such precision.
     """
     for name in names:
-        if name not in PRECISIONS:
-            hint = f"one of {', '.join(PRECISIONS)}"
-            raise DpuError(f"--precision {name}", "not available", hint=hint, code="E503")
+        named_policy(name)
 
 
 def check_images(images: Sequence[Images], model: str) -> None:
@@ -128,8 +126,10 @@ def point(arch: Arch, images: Images, precision: str, model: str, graphs: str) -
         text = load_dram(file).model_dump_json()
         content = content | {"dram": {**fields["dram"], "parameters": text}}
         dram = text if file.endswith(".json") else ""
-    key = json.dumps([CACHED, content, code_digest(), graphs, precision, images], sort_keys=True)
-    return Point(hashlib.sha256(key.encode()).hexdigest(), json.dumps(fields, sort_keys=True), dram, model, images)
+    policy = named_policy(precision).digest
+    key = json.dumps([CACHED, content, code_digest(), graphs, policy, images], sort_keys=True)
+    digest = hashlib.sha256(key.encode()).hexdigest()
+    return Point(digest, json.dumps(fields, sort_keys=True), dram, model, images, precision)
 
 
 def run(

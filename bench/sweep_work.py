@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from ..codegen.estimate import PARTS, Workload
 from ..errors import DpuError
 from ..ir.arch import Arch
+from ..passes.policy import named_policy
 from ..simulator.economics.inputs import folder
 
 ROOT = Path(__file__).parent.parent
@@ -44,6 +45,7 @@ class Task(NamedTuple):
     dram: str
     model: str  # a folder; empty for the graphs that ship
     images: Images
+    precision: str  # a shipped policy
 
 
 def model_folder(model: str) -> Path:
@@ -52,8 +54,9 @@ def model_folder(model: str) -> Path:
 
 
 @lru_cache(maxsize=1)
-def _workload(model: str, images: Images) -> Workload:
-    return Workload(model_folder(model), (images.height, images.width), 2 * images.number)
+def _workload(model: str, images: Images, precision: str) -> Workload:
+    size = (images.height, images.width)
+    return Workload(model_folder(model), size, 2 * images.number, named_policy(precision))
 
 
 @cache
@@ -106,7 +109,7 @@ def estimate(task: Task) -> dict[str, Any]:
     if task.dram:
         fields["dram"]["parameters"] = str(_dram_file(task.dram))
     try:
-        found = _workload(task.model, task.images).estimate(Arch.model_validate(fields))
+        found = _workload(task.model, task.images, task.precision).estimate(Arch.model_validate(fields))
     except DpuError as e:
         return {"key": task.key, "error": f"{e.where}: {e.what}"}
     entries = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from ..passes.lower.program import LoweredEntry, lower_module
 from ..passes.overlap_prologues import overlap
 from ..passes.pipeline import FLOAT_PIPELINE, PassRecord, run_passes, write_summary
 from ..passes.plan_scratchpad import plan
+from ..passes.policy import Choices, Policy, kept_lines, named_policy
 from ..passes.quantise import DERIVED, Derived, Statistics, fetcher, quantise
 from ..passes.stage import Stage
 from .emit import Assembler, Emitted, HostInputs, Lowered
@@ -42,7 +43,6 @@ from .verify.verify import verify_program
 Shapes = Mapping[str, tuple[int, ...]]
 Say = Callable[[str], None]
 """Takes a line about what happens next."""
-PRECISIONS = ("w8a8",)
 MAX_BATCH = 64  # diffusers' upsampling takes another branch from here on
 
 UNCALIBRATED = "every maximum is taken as 1; words and timing are real, images are not"
@@ -146,6 +146,7 @@ def lower_onnx(
     checkpoint: Path | None = None,
     absent: bool = False,
     say: Say = _silent,
+    choices: Choices | None = None,
 ) -> Front:
     """Lower one ONNX file. Every pass is dumped, numbered, into `dump_dir` if there is one.
 
@@ -166,7 +167,7 @@ def lower_onnx(
     def run(passes: Sequence[Any]) -> None:
         records.extend(run_passes(module, passes, dump_dir=dump_dir, first=len(records) + 1))
 
-    run([Stage("quantise", lambda m: quantise(m, arch, statistics, derived, part))])
+    run([Stage("quantise", lambda m: quantise(m, arch, statistics, derived, part, choices))])
     text = print_module(module, locations=True)
     say(f"{part}: tile programs")
     lowered: list[tuple[LoweredEntry, ConstantPool]] = []
@@ -255,7 +256,7 @@ def compile_folder(
     model: Path,
     *,
     arch: str | Arch,
-    precision: str = "w8a8",
+    precision: str | Policy = "w8a8",
     calibration: Path | None = None,
     size: tuple[int, int] = (0, 0),
     batch: int = 2,
@@ -266,20 +267,23 @@ def compile_folder(
     checkpoint: Path | None = None,
     uncalibrated: bool = False,
     progress: Say | None = None,
+    gptq: bool = False,
 ) -> Compiled:
     """Compile an exported pipeline folder, or one ONNX file of a UNet.
 
-    `size` is (height, width) in pixels, zero for the folder's own; `shapes` fixes open dimensions of a single file.
+    `precision` is the name of a shipped policy, or a policy. `size` is (height, width) in pixels, zero for the folder's
+    own; `shapes` fixes open dimensions of a single file.
     `parts` of a folder are compiled beside the UNet; the others go along for the host. `checkpoint` is a safetensors
     file with other weights for the UNet (`frontend/checkpoint.py`). `uncalibrated` programs take every maximum as one:
     their words and their timing are those of a calibrated one, their images are not. `progress` is called with a line
-    of text before each stage.
+    of text before each stage. `gptq` compensates the errors of int4 weights, by a calibration with gram matrices.
 
     Raises:
-        DpuError: no calibration, one of another model, or anything the stages refuse.
+        DpuError: no calibration, one of another model, a rule of the policy without effect, or anything the stages
+            refuse.
     """
-    if precision not in PRECISIONS:
-        raise DpuError(f"--precision {precision}", "not available", hint=f"one of {', '.join(PRECISIONS)}", code="E503")
+    policy = named_policy(precision) if isinstance(precision, str) else precision
+    choices = Choices(policy, gptq)
     if not 1 <= batch < MAX_BATCH:
         what = f"{batch} is not between 1 and {MAX_BATCH - 1}"
         raise DpuError("--batch", what, hint="2 is one image with guidance", code="E501")
@@ -298,19 +302,35 @@ def compile_folder(
     if folder:
         wanted.setdefault("sample", (batch, 4, *latent))
     statistics = None if uncalibrated and calibration is None else _statistics(calibration, onnx)
+    if gptq and (statistics is None or not statistics.grams):
+        raise DpuError(
+            str(calibration) if calibration is not None else "--gptq",
+            "no gram matrices",
+            why="--gptq compensates errors by them",
+            hint="dpuc calibrate DIR --grams -o calib.safetensors",
+            code="E240",
+        )
     say = progress or _silent
     dumps = dump_dir / "unet" if dump_dir is not None and folder else dump_dir
 
     def models() -> Iterator[Front]:
-        yield lower_onnx(onnx, "unet", target, wanted, statistics, dumps, checkpoint, say=say)
+        yield lower_onnx(onnx, "unet", target, wanted, statistics, dumps, checkpoint, say=say, choices=choices)
         for part in parts if folder else ():
             file = model / part / "model.onnx"
             own = dump_dir / part if dump_dir is not None else None
-            yield lower_onnx(file, part, target, part_shapes(file, latent), statistics, own, say=say)
+            yield lower_onnx(file, part, target, part_shapes(file, latent), statistics, own, say=say, choices=choices)
 
     compiled = _join(models(), target, say=say)
+    choices.check()
     program = compiled.emitted.bare
-    program.info.update({"part": "pipeline" if folder else "unet", "precision": "w8a8", "model_sha256": sha256(onnx)})
+    program.info.update(
+        {"part": "pipeline" if folder else "unet", "precision": policy.name, "model_sha256": sha256(onnx)}
+    )
+    if policy != named_policy("w8a8"):
+        program.info["policy"] = {"digest": policy.digest, "text": policy.text, **({"int4": "gptq"} if gptq else {})}
+    if choices.kept:
+        program.info["kept"] = [asdict(k) for k in choices.kept]
+        compiled.notes += [f"kept: {line}" for line in kept_lines(choices.kept)]
     if folder:
         program.files = host_files(model, parts)
         on_host = tuple(HostSegment(name=p, why="not compiled; runs in ONNX Runtime") for p in PARTS if p not in parts)

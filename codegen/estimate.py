@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +14,11 @@ from ..errors import DpuError
 from ..frontend.part_shapes import part_shapes
 from ..ir.arch import Arch
 from ..ir.graph import AttentionOp
+from ..ir.tile_program import uncollected
 from ..passes.lower.estimate_dram import has_l2
 from ..passes.lower.estimate_shapes import EntryShape, describe
 from ..passes.lower.estimator import Estimator, OpEstimate
+from ..passes.policy import Choices, Policy, named_policy
 from ..passes.quantise import quantise
 from ..simulator.timing_result import FLUID_L2_NOT_MODELLED
 from .driver import graph_of, latent_size
@@ -74,8 +77,10 @@ class EntryEstimate:
 
     @property
     def utilisation(self) -> float:
-        """MACs of the graph, upsampling already folded, over what the array could do."""
-        return min(self.macs, self.executed) / (self.arch.peak_macs_per_cycle * max(self.cycles, 1))
+        """MACs of the graph, upsampling already folded, over what the array could do; two passes of a 15-bit operand
+        are one."""
+        useful = min(self.macs, sum(o.executed / o.passes for o in self.ops))
+        return useful / (self.arch.peak_macs_per_cycle * max(self.cycles, 1))
 
     @property
     def bound(self) -> str:
@@ -88,9 +93,12 @@ class EntryEstimate:
 
 
 class Workload:
-    """The canonical graphs of a folder, imported once and estimated on any number of archs."""
+    """The canonical graphs of a folder, imported once and estimated on any number of archs, in one policy."""
 
-    def __init__(self, folder: Path, size: tuple[int, int] = (0, 0), batch: int = 2) -> None:
+    def __init__(
+        self, folder: Path, size: tuple[int, int] = (0, 0), batch: int = 2, policy: Policy | None = None
+    ) -> None:
+        self.policy = policy or named_policy("w8a8")
         self.modules: dict[str, ModuleOp] = {}
         self._shapes: dict[str, tuple[EntryShape, ...]] = {}
         for part in PARTS:
@@ -117,10 +125,16 @@ class Workload:
         return {"sample": (batch, 4, *latent)} if part == "unet" else part_shapes(onnx, latent)
 
     def shapes(self, arch: Arch) -> dict[str, tuple[EntryShape, ...]]:
-        """The entries of each part, read from the graph once; they do not depend on the arch."""
+        """The entries of each part, read from the graph once; they do not depend on the arch.
+
+        Raises:
+            DpuError: a rule of the policy has no effect, or see `entry_shapes`.
+        """
         if not self._shapes:
-            for part, module in self.modules.items():
-                self._shapes[part] = entry_shapes(module, arch, part)
+            choices = Choices(self.policy)
+            self._shapes = {p: entry_shapes(m, arch, p, choices) for p, m in self.modules.items()}
+            choices.check()
+            gc.collect()  # walk through the graphs now, once, and not in the middle of an estimate
         return self._shapes
 
     def estimate(self, arch: Arch) -> list[EntryEstimate]:
@@ -130,11 +144,14 @@ class Workload:
             DpuError: an operation does not fit the arch.
         """
         entries = [(part, e) for part, found in self.shapes(arch).items() for e in found]
-        costs = Estimator(arch).estimate([e for _, e in entries])
+        with uncollected():  # until the estimator is gone: a collection would walk through all that it wrote
+            costs = Estimator(arch).estimate([e for _, e in entries])
         return [EntryEstimate(part, e.name, arch, tuple(ops)) for (part, e), ops in zip(entries, costs, strict=True)]
 
 
-def entry_shapes(module: ModuleOp, arch: Arch, part: str = "unet") -> tuple[EntryShape, ...]:
+def entry_shapes(
+    module: ModuleOp, arch: Arch, part: str = "unet", choices: Choices | None = None
+) -> tuple[EntryShape, ...]:
     """The functions of a canonical float module as shapes of quantised operations.
 
     Raises:
@@ -146,15 +163,16 @@ def entry_shapes(module: ModuleOp, arch: Arch, part: str = "unet") -> tuple[Entr
         if isinstance(f, FuncOp)
     }
     quantised = module.clone()
-    quantise(quantised, arch, None, {}, part)
+    quantise(quantised, arch, None, {}, part, choices)
     return tuple(describe(f, blocks[f.sym_name.data]) for f in quantised.ops if isinstance(f, FuncOp))
 
 
-def table(estimates: Sequence[EntryEstimate], steps: int) -> str:
+def table(estimates: Sequence[EntryEstimate], steps: int, precision: str = "w8a8") -> str:
     """A table of one arch's entries and an image of `steps` steps."""
     arch = estimates[0].arch
+    chip = f"{arch.tiles} x {arch.rows}x{arch.cols} at {arch.clock_hz / 1e6:g} MHz, {arch.dram.kind}"
     lines = [
-        f"{arch.name}: {arch.tiles} x {arch.rows}x{arch.cols} at {arch.clock_hz / 1e6:g} MHz, {arch.dram.kind}",
+        f"{arch.name}: {chip}{'' if precision == 'w8a8' else f', {precision}'}",
         f"{'entry':<14}{'GMAC':>10}{'executed':>10}{'Mcycles':>9}{'ms':>9}{'used':>7}{'DRAM GB':>9}"
         f"{'words/tile':>12}  bound by",
     ]
@@ -171,17 +189,22 @@ def table(estimates: Sequence[EntryEstimate], steps: int) -> str:
 
 
 def estimate_folder(
-    folder: Path, archs: Sequence[Arch], steps: int = 20, size: tuple[int, int] = (0, 0), batch: int = 2
+    folder: Path,
+    archs: Sequence[Arch],
+    steps: int = 20,
+    size: tuple[int, int] = (0, 0),
+    batch: int = 2,
+    policy: Policy | None = None,
 ) -> str:
-    """The tables of several archs, and what they leave out.
+    """The tables of several archs, and what they leave out; without a policy it is w8a8.
 
     `size` (height, width) and `batch` hold for an exported folder whose graphs leave them open.
 
     Raises:
         DpuError: the folder holds no graph, or an operation does not fit an arch.
     """
-    workload = Workload(folder, size, batch)
-    tables = [table(workload.estimate(arch), steps) for arch in archs]
+    workload = Workload(folder, size, batch, policy)
+    tables = [table(workload.estimate(arch), steps, workload.policy.name) for arch in archs]
     notes = [f"not modelled: {n}" for n in NOT_MODELLED]
     if any(has_l2(a) for a in archs):
         notes.append(L2_ASSUMED)

@@ -11,6 +11,9 @@ import numpy as np
 
 from ..ir.container import Base, Entry, Program, Slot
 from ..ir.isa import ENGINE_OF, WORD_BYTES, Engine, Opcode, Words
+from ..passes.policy import Kept, kept_lines
+from .precisions import as_json as layers_as_json
+from .precisions import by_class, layers
 
 
 def _slot(s: Slot) -> dict[str, Any]:
@@ -47,10 +50,13 @@ def _entry(program: Program, e: Entry) -> dict[str, Any]:
 
 
 def summary(program: Program) -> dict[str, Any]:
-    """The facts as JSON values: arch, entry points, sizes, memory regions, host segments, files, digests."""
+    """The facts as JSON values: arch, precisions, entry points, sizes, memory, host segments, files, digests."""
+    found = layers(program)
     return {
         "arch": {"name": program.arch.name, "digest": program.arch.digest, "tiles": program.arch.tiles},
         "info": program.info,
+        "precisions": by_class(found),
+        "layers": layers_as_json(found),
         "entries": [_entry(program, e) for e in program.entries],
         "constants_bytes": int(program.constants.nbytes),
         "regions": {
@@ -91,7 +97,7 @@ def _slots(title: str, slots: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
-_FOR_PROGRAMS = ("segments",)  # facts that "on the host" says in words
+_FOR_PROGRAMS = ("segments", "kept")  # facts that other lines say in words
 
 
 def _fact(name: str, value: str) -> str:
@@ -99,7 +105,7 @@ def _fact(name: str, value: str) -> str:
 
 
 def _value(value: object) -> str:
-    if isinstance(value, dict):  # digests are in the JSON
+    if isinstance(value, dict):  # digests and a policy's text are in the JSON
         return ", ".join(f"{k} {v}" for k, v in value.items() if len(str(v)) < 64)
     return str(value)
 
@@ -128,6 +134,9 @@ def inspect(program: Program, as_json: bool = False) -> str:
     arch = facts["arch"]
     out = [_fact("arch", f"{arch['name']} (digest {arch['digest']}), {arch['tiles']} tile{'s' * (arch['tiles'] > 1)}")]
     out += [_fact(k, _value(v)) for k, v in facts["info"].items() if k not in _FOR_PROGRAMS]
+    out += [_fact("layers", f"{count:>4} {text}") for text, count in facts["precisions"].items()]
+    kept = [Kept(**k) for k in facts["info"].get("kept", ())]
+    out += [_fact("kept", line) for line in kept_lines(kept)]
     out.append(_fact("constants", _size(facts["constants_bytes"])))
     out += [_fact("region", f"{name:8}{_size(n)}") for name, n in facts["regions"].items()]
     for e in facts["entries"]:

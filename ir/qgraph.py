@@ -8,6 +8,9 @@ Companion tensors are results of their own, so that wiring and lifetimes are vis
   row maximum B x 1 x T   float32   absolute maximum of each token, for dynamic quantisation
   column pair B x P x 2N  float32   P partials of {sum, sum of squares} of each channel, for GroupNorm
 Weights stay float in the graph; they are quantised per output channel when the constants are written.
+
+Integers of 15 bits have the element type i16. They are stored as two int8 planes side by side, x = 128 hi + lo: a token
+of C channels is C bytes of hi, then C of lo. Scales of 15-bit integers are their step, as those of int8 are.
 """
 
 from __future__ import annotations
@@ -17,10 +20,12 @@ from xdsl.dialects.builtin import (
     DenseArrayBase,
     FloatAttr,
     IntegerAttr,
+    IntegerType,
     StringAttr,
     TensorType,
     UnitAttr,
 )
+from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
@@ -48,18 +53,33 @@ SECTION_KINDS = ("f16", "f32", "geglu", "q8_head", "q8_static")
 STATS = ("none", "row_pair", "row_max", "column_pair")
 
 
+WEIGHT_BITS = (8, 4)
+
+
 def _expect(condition: bool, text: str) -> None:
     if not condition:
         raise VerifyException(text)
 
 
+def integer_bits(element: Attribute) -> int:
+    """Bits of a quantised tensor's elements: 8, or 15 where the type is i16; 0 for floats."""
+    width = element.width.data if isinstance(element, IntegerType) else 0
+    return 15 if width == 16 else width
+
+
+def planes_of(value: SSAValue) -> int:
+    """int8 planes that a tensor is stored in: 2 for 15-bit integers, else 1."""
+    return 2 if isinstance(value.type, TensorType) and integer_bits(value.type.element_type) == 15 else 1
+
+
 @irdl_op_definition
 class QConvOp(IRDLOperation):
-    """A convolution of int8 pixels with static scales; the result is float16.
+    """A convolution of int8 or 15-bit pixels with static scales; the result is float16.
 
     `y = f16(cvt(acc) * cs[n] + bias[n] (+ temb[b, n]) (+ residual))`, `cs[n] = x_scale * w_scale[n]`. A second source
     has its own scale; the ratio is folded into its weights. With `upsample`, four 2x2-tap phases with summed weights.
     With `x_zero`, pixels hold `x / x_scale + x_zero`, so does the border, and the bias takes that off again.
+    With 15-bit pixels `cvt(acc_hi) * 128 + cvt(acc_lo)` takes the place of `cvt(acc)`. `w_bits` is 8 if it is left out.
     """
 
     name = "dpu.q.conv"
@@ -78,6 +98,7 @@ class QConvOp(IRDLOperation):
     x_scale = prop_def(FloatAttr)
     x2_scale = opt_prop_def(FloatAttr)
     x_zero = opt_prop_def(IntegerAttr)
+    w_bits = opt_prop_def(IntegerAttr)
     y_exp = opt_prop_def(IntegerAttr)  # y is stored as y * 2^-y_exp
     y = result_def(TensorType)
     stats = opt_result_def(TensorType)
@@ -107,13 +128,23 @@ class QConvOp(IRDLOperation):
             ok = (kh, kw) == (3, 3) and self.stride.value.data == 1 and set(self.pad.get_values()) == {1}
             _expect(ok, "upsample needs a 3x3 kernel, stride 1 and padding 1")
         _expect((self.x2 is None) == (self.x2_scale is None), "x2 and x2_scale come together")
+        planes = planes_of(self.x)
+        _expect(self.x2 is None or planes_of(self.x2) == planes, "x and x2 have different bits")
+        _expect(planes == 1 or self.x_zero is None, "15-bit pixels have no zero point")
+        bits = weight_bits(self)
+        _expect(bits in WEIGHT_BITS, f"w_bits is {bits}, expected 8 or 4")
+
+    @property
+    def planes(self) -> int:
+        """int8 planes of the pixels."""
+        return planes_of(self.x)
 
 
 @irdl_op_definition
 class QGroupNormOp(IRDLOperation):
-    """GroupNorm of float16 from per-channel statistics, then SiLU, then int8 with a static scale or float16.
+    """GroupNorm of float16 from per-channel statistics, then SiLU, then integers with a static scale or float16.
 
-    With `scale`, y is int8: `q = cvt(y * (1 / scale))`. Else y is float16 and `row_max` may be asked for.
+    With `scale`, y is int8 or 15 bits: `q = cvt(y * (1 / scale))`. Else y is float16 and `row_max` may be asked for.
     """
 
     name = "dpu.q.group_norm"
@@ -150,7 +181,7 @@ class QGroupNormOp(IRDLOperation):
 
 @irdl_op_definition
 class QQuantiseOp(IRDLOperation):
-    """`y = cvt_i8(x * (1 / scale))`: float16 to int8 with a static scale.
+    """`y = cvt(x * (1 / scale))`: float16 to int8 or 15 bits with a static scale.
 
     With `zero`, `y = cvt_offset(x * (1 / scale) + (zero + 128) - 128)` in [-128, 127].
     """
@@ -201,7 +232,7 @@ class QCentreOp(IRDLOperation):
 
 @irdl_op_definition
 class QLinearOp(IRDLOperation):
-    """One or more linears of one input, with dynamic int8 for each token.
+    """One or more linears of one input, which is quantised for each token, to `x_bits` 8 (if left out) or 15.
 
     The input is `layer_norm(x)` when gamma and beta are given, else `concat(x, x2)`. Sections are separate weights with
     their own epilogue (`SECTION_KINDS`) and statistics (`STATS`). Operand `rows` is the row pair (with LayerNorm) or
@@ -209,7 +240,10 @@ class QLinearOp(IRDLOperation):
     its value, then the scales of a `q8_head` section (B x heads x T float32) or the statistics it asks for.
     `k_scale` names the per-column scales of `q8_static` sections, one operand each.
 
-    With `x_scale`, x and x2 are int8 already, with that static scale and zero point `x_zero`; there is no LayerNorm.
+    With `x_scale` the scale is static. Then x and x2 are int8 already, with zero point `x_zero` and without LayerNorm;
+    or they are float16, and what the product reads is `cvt(x * (1 / x_scale))`, after LayerNorm if there is one.
+    `w_bits` are those of each section's weight, 8 if it is left out. `gram` is the matrix of x^T x by which the errors
+    of int4 weights are compensated when they are quantised (`passes/int4.py`).
     """
 
     name = "dpu.q.linear"
@@ -223,6 +257,7 @@ class QLinearOp(IRDLOperation):
     biases = var_operand_def(TensorType)
     residual = opt_operand_def(TensorType)
     k_scales = var_operand_def(TensorType)
+    gram = opt_operand_def(TensorType)
     kinds = prop_def(ArrayAttr[StringAttr])
     stats = prop_def(ArrayAttr[StringAttr])
     has_bias = prop_def(DenseArrayBase)
@@ -231,6 +266,8 @@ class QLinearOp(IRDLOperation):
     heads = opt_prop_def(IntegerAttr)
     x_scale = opt_prop_def(FloatAttr)
     x_zero = opt_prop_def(IntegerAttr)
+    x_bits = opt_prop_def(IntegerAttr)
+    w_bits = opt_prop_def(DenseArrayBase)
     x_exp = opt_prop_def(IntegerAttr)  # x is stored as x * 2^-x_exp
     y_exp = opt_prop_def(IntegerAttr)  # float16 results are stored as y * 2^-y_exp
     results_ = var_result_def(TensorType)
@@ -241,17 +278,26 @@ class QLinearOp(IRDLOperation):
         "$x (`concat` $x2^ `:` type($x2))? (`rows` $rows^ `:` type($rows))? (`norm` $gamma^ `:` type($gamma))? "
         "(`,` $beta^ `:` type($beta))? `weights` `(` $weights `:` type($weights) `)` "
         "`biases` `(` ($biases^ `:` type($biases))? `)` (`residual` $residual^ `:` type($residual))? "
-        "(`k_scales` `(` $k_scales^ `:` type($k_scales) `)`)? `kinds` $kinds `stats` $stats (`act` $act^)? "
+        "(`k_scales` `(` $k_scales^ `:` type($k_scales) `)`)? (`gram` $gram^ `:` type($gram))? "
+        "`kinds` $kinds `stats` $stats (`act` $act^)? "
         "attr-dict `:` type($x) `->` type($results_)"
     )
 
-    def section_count(self) -> int:
-        return len(self.kinds.data)
+    @property
+    def is_stored(self) -> bool:
+        """Whether x is int8 in DRAM."""
+        return isinstance(self.x.type, TensorType) and integer_bits(self.x.type.element_type) == 8
+
+    @property
+    def planes(self) -> int:
+        """int8 planes of the rows that the product reads."""
+        return 2 if self.x_bits is not None and self.x_bits.value.data == 15 else 1
 
     def verify_(self) -> None:
         _, _, k = btc(self.x, "x")
         k += btc(self.x2, "x2")[2] if self.x2 else 0
         _expect(len(self.weights) == len(self.kinds.data) == len(self.stats.data), "weights, kinds and stats differ")
+        _expect(self.gram is None or shape_of(self.gram) == (k, k), f"x has {k} channels, its gram does not")
         for w in self.weights:
             _expect(shape_of(w)[0] == k, f"x has {k} channels but w reduces {shape_of(w)[0]}")
         for kind in self.kinds.data:
@@ -261,8 +307,30 @@ class QLinearOp(IRDLOperation):
         sections = zip(self.kinds.data, self.stats.data, strict=True)
         results = sum(1 + (k.data == "q8_head" or s.data != "none") for k, s in sections)
         _expect(len(self.results_) == results, f"{len(self.results_)} results, sections give {results}")
-        _expect(self.x_scale is None or (self.gamma is None and self.rows is None), "x_scale with LayerNorm or rows")
+        _expect(not self.is_stored or (self.gamma is None and self.rows is None), "int8 x with LayerNorm or rows")
+        _expect(
+            not self.is_stored or (self.x_scale is not None and self.planes == 1), "int8 x without x_scale, or 15 bits"
+        )
+        _expect(self.is_stored or self.x_zero is None, "float16 x with x_zero")
+        _expect(self.x_scale is None or self.rows is None or self.gamma is not None, "x_scale with row maxima")
+        bits = 8 if self.x_bits is None else self.x_bits.value.data
+        _expect(bits in (8, 15), f"x_bits is {bits}, expected 8 or 15")
+        for bits in section_bits(self):
+            _expect(bits in WEIGHT_BITS, f"w_bits is {bits}, expected 8 or 4")
+        _expect(len(section_bits(self)) == len(self.kinds.data), "w_bits and kinds differ")
         _expect((self.gamma is None) == (self.beta is None) == (self.eps is None), "gamma, beta, eps come together")
+
+
+def weight_bits(op: QConvOp) -> int:
+    """Bits of a convolution's weight."""
+    return 8 if op.w_bits is None else op.w_bits.value.data
+
+
+def section_bits(op: QLinearOp) -> list[int]:
+    """Bits of the weight of each section of a linear."""
+    if op.w_bits is None:
+        return [8] * len(op.kinds.data)
+    return [int(b) for b in op.w_bits.get_values()]
 
 
 @irdl_op_definition

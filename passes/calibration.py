@@ -7,8 +7,9 @@ A key is `<operation name>:<operand>`, as in `/down_blocks.1/attentions.0/proj_i
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +42,11 @@ class Calibration:
     info: Mapping[str, str]
     tensors: Mapping[str, F32]
     where: str = "calibration"
+    grams: Mapping[str, Callable[[], F32]] = field(default_factory=dict)  # by key; read when they are asked for
+
+    def gram(self, key: str) -> Callable[[], F32] | None:
+        """Reads the sums of x^T x over all rows of a linear's input, where the calibration recorded them."""
+        return self.grams.get(key)
 
     def absmax(self, key: str) -> float:
         """The largest magnitude of an operand of a linear, convolution or attention, or of a result (`...:y`)."""
@@ -75,6 +81,17 @@ class Calibration:
         return self.tensors[name]
 
 
+GRAM = "gram"
+"""The statistic that is not held in memory: a matrix of all channels of an input."""
+
+
+def _read(path: str, name: str) -> F32:
+    from safetensors import safe_open
+
+    with safe_open(path, framework="numpy") as f:
+        return np.asarray(f.get_tensor(name))
+
+
 def load_calibration(path: Path | str) -> Calibration:
     """Read a calibration file.
 
@@ -86,7 +103,8 @@ def load_calibration(path: Path | str) -> Calibration:
     try:
         with safe_open(str(path), framework="numpy") as f:
             info: dict[str, str] = dict(json.loads((f.metadata() or {}).get(METADATA, "{}")))
-            tensors = {name: f.get_tensor(name) for name in f.keys()}  # noqa: SIM118 - it is no dict
+            names = list(f.keys())  # it is no dict
+            tensors = {name: f.get_tensor(name) for name in names if not name.endswith(f":{GRAM}")}
     except (OSError, SafetensorError, ValueError, TypeError) as e:
         reason = "is a folder" if Path(path).is_dir() else str(e)
         raise DpuError(
@@ -107,4 +125,6 @@ def load_calibration(path: Path | str) -> Calibration:
                 hint="calibrate again",
                 code="E242",
             )
-    return Calibration(info, tensors, str(path))
+    keys = [name.removesuffix(f":{GRAM}") for name in names if name.endswith(f":{GRAM}")]
+    grams = {key: partial(_read, str(path), f"{key}:{GRAM}") for key in keys}
+    return Calibration(info, tensors, str(path), grams)

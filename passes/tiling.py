@@ -13,6 +13,7 @@ from itertools import pairwise
 
 from ..errors import DpuError
 from ..ir.arch import Arch
+from ..ir.numerics import W4_GROUP
 
 MAX_PARTIAL_ROWS = 1024  # rows of one column-statistics partial
 MAX_TILES_FIELD = 255  # column tiles of one VEC instruction
@@ -100,6 +101,11 @@ def part_index(samples: int, tokens: int, tiles: int) -> list[Unit]:
     return sorted(flat, key=lambda u: (u.b, u.tile, u.lo))
 
 
+def int4_step(arch: Arch) -> int:
+    """Reduction tiles of a group of int4 weights: a LOAD of a part of the reduction begins with a group."""
+    return max(1, W4_GROUP // arch.rows)
+
+
 def _need(ok: bool, where: str, what: str, arch: Arch) -> None:
     if not ok:
         raise DpuError(
@@ -122,27 +128,38 @@ class Blocks:
     chunk: int
 
 
-def linear_blocks(where: str, kt: int, nt: int, rows: int, group: int, arch: Arch) -> Blocks:
+def _whole(chunk: int, most: int, step: int) -> int:
+    """A chunk of reduction tiles that is all there are, or a multiple of `step`."""
+    return chunk if chunk >= most else max(step, chunk // step * step)
+
+
+def linear_blocks(
+    where: str, kt: int, nt: int, rows: int, group: int, arch: Arch, planes: int = 1, step: int = 1
+) -> Blocks:
     """Blocks of a linear: `kt` reduction tiles, `nt` column tiles, at most `rows` rows, panels in multiples of `group`.
 
-    Each scratchpad is used by at most: the block at work, the next block's prologue, and what drains.
+    Each scratchpad is used by at most: the block at work, the next block's prologue, and what drains. Of `planes` 2,
+    products and their epilogue take twice the room. A part of the reduction is a multiple of `step` tiles.
 
     Raises:
         DpuError: one row does not fit.
     """
     w = arch.words
     sub = min(rows, w["vbuf"] // 8 // kt)
-    limit = min(rows, MAX_PARTIAL_ROWS, w["act"] // 3 // kt, w["vbuf"] // 8 // group, w["acc"] // 4 // group)
+    wide = planes * group
+    limit = min(rows, MAX_PARTIAL_ROWS, w["act"] // 3 // (planes * kt), w["vbuf"] // 8 // wide, w["acc"] // 4 // wide)
     _need(sub >= 1 and limit >= 1, where, f"{kt} reduction tiles of {arch.cols} channels", arch)
     limit = min(limit, w["param"] // 32)
     chunk = kt
     while chunk * arch.rows * group > w["wgt"] // 3:
         _need(chunk > 1, where, f"a weight panel of {group} column tiles", arch)
         chunk = cdiv(chunk, 2)
+    chunk = _whole(chunk, kt, step)
+    _need(chunk * arch.rows * group <= w["wgt"] // 3, where, f"an int4 panel of {group} column tiles", arch)
     panel = group
     while (
         panel + group <= nt
-        and (panel + group) * limit <= min(w["vbuf"] // 5, w["acc"] // 4)
+        and (panel + group) * limit <= min(w["vbuf"] // 5, w["acc"] // 4) // planes
         and (panel + group) * kt * arch.rows <= w["wgt"] // 3
         and (panel + group) * arch.cols * 2 <= w["param"] // 32
     ):
@@ -151,20 +168,31 @@ def linear_blocks(where: str, kt: int, nt: int, rows: int, group: int, arch: Arc
 
 
 def conv_blocks(
-    where: str, cts: tuple[int, ...], taps: int, kernel: int, stride: int, width: int, nt: int, arch: Arch
+    where: str,
+    cts: tuple[int, ...],
+    taps: int,
+    kernel: int,
+    stride: int,
+    width: int,
+    nt: int,
+    arch: Arch,
+    planes: int = 1,
+    step: int = 1,
 ) -> Blocks:
     """Blocks of a convolution over images `width` pixels wide; `cts` are the channel tiles of each source.
+
+    `planes` and `step` as in `linear_blocks`.
 
     Raises:
         DpuError: one pixel's receptive field does not fit.
     """
     w = arch.words
     ct = sum(cts)
-    limit = min(MAX_PARTIAL_ROWS, w["vbuf"] // 8, w["acc"] // 4)
+    limit = min(MAX_PARTIAL_ROWS, w["vbuf"] // 8 // planes, w["acc"] // 4 // planes)
 
     def input_words(pixels: int) -> int:
         ny, nx = (pixels // width, width) if pixels >= width else (1, pixels)
-        return ((ny - 1) * stride + kernel) * ((nx - 1) * stride + kernel) * ct
+        return ((ny - 1) * stride + kernel) * ((nx - 1) * stride + kernel) * planes * ct
 
     while limit > 1 and input_words(limit) > w["act"] // 3:
         limit = limit - width if limit > width else cdiv(limit, 2)
@@ -174,10 +202,12 @@ def conv_blocks(
     while chunk * taps * arch.rows > w["wgt"] // 3:
         _need(chunk > 1, where, f"a weight panel of {taps} taps", arch)
         chunk = cdiv(chunk, 2)
+    chunk = _whole(chunk, max(cts), step)
+    _need(chunk * taps * arch.rows <= w["wgt"] // 3, where, f"an int4 panel of {taps} taps", arch)
     panel = 1
     while (
         panel < nt
-        and (panel + 1) * limit <= min(w["vbuf"] // 5, w["acc"] // 4)
+        and (panel + 1) * limit <= min(w["vbuf"] // 5, w["acc"] // 4) // planes
         and (panel + 1) * ct * taps * arch.rows <= w["wgt"] // 3
         and (panel + 1) * arch.cols * 2 <= w["param"] // 32
     ):

@@ -25,7 +25,7 @@ from ..files import atomic_write
 from ..frontend.part_shapes import part_shapes
 from ..ir import graph as g
 from ..ir.naming import op_names
-from ..passes.calibration import FORMAT, METADATA, load_calibration, stat_key, statistic_name
+from ..passes.calibration import FORMAT, GRAM, METADATA, load_calibration, stat_key, statistic_name
 from .float_interpreter import kept_bytes
 from .parts import PARTS, canonical_part, float_part
 from .pipeline import Conditioning, HalfWay, Pipeline, Request, Step
@@ -50,10 +50,14 @@ _WATCHED: dict[type[Operation], tuple[str, ...]] = {
 class Statistics:
     """Running statistics by `<key>:<statistic>`; `operands` and `results` are observers of the float interpreter.
 
-    `tensors` is filled in place, so that the statistics of several parts can share it.
+    `tensors` is filled in place, so that the statistics of several parts can share it. With `grams` the sums of x^T x
+    of each linear's input are recorded too, once for all linears that read it: a matrix of all its channels.
     """
 
-    def __init__(self, module: ModuleOp, tensors: dict[str, F32] | None = None, part: str = "unet") -> None:
+    def __init__(
+        self, module: ModuleOp, tensors: dict[str, F32] | None = None, part: str = "unet", grams: bool = False
+    ) -> None:
+        self._grams: dict[tuple[object, object], Operation] | None = {} if grams else None
         self._names = {op: statistic_name(part, name) for op, name in op_names(module).items()}
         self.tensors: dict[str, F32] = tensors if tensors is not None else {}
 
@@ -63,6 +67,11 @@ class Statistics:
         if watched is None:
             return
         given = dict(zip(op.operands, values, strict=True))
+        if isinstance(op, g.LinearOp) and self._grams is not None:
+            first = self._grams.setdefault((op.x, op.x2), op)
+            sources = [given[v] for v in (op.x, op.x2) if v is not None]
+            if first is op:
+                self._gram(f"{stat_key(self._names[op], 'x')}:{GRAM}", sources)
         for operand in watched:
             value = getattr(op, operand)
             if value is None:
@@ -83,6 +92,14 @@ class Statistics:
         new = found.cpu().numpy()
         old = self.tensors.get(name)
         self.tensors[name] = np.array(new if old is None else np.maximum(old, new), np.float32)
+
+    def _gram(self, name: str, sources: Sequence[Tensor]) -> None:
+        import torch
+
+        x = torch.cat(list(sources), dim=-1).flatten(0, -2).double()
+        old = self.tensors.get(name)
+        new = (x.T @ x).cpu().numpy()
+        self.tensors[name] = np.array(new if old is None else old + new, np.float32)
 
     def _average(self, name: str, found: Tensor) -> None:
         count = f"{name}.count"
@@ -151,12 +168,13 @@ def calibrate(
     weights_digest: str = "",
     of_steps: int = 0,
     device: str = "cpu",
+    grams: bool = False,
 ) -> None:
     """Write the statistics of `prompts` to `out`; `progress` gets (steps done, steps in all).
 
     `parts` are text encoders and VAE decoder as canonical graphs: they run in float32 and are recorded too. `of_steps`
     is what the file says of a `pipeline` with `FewSteps`. The graphs run on `device`, "cpu" or "cuda"; only runs on the
-    CPU give the same bytes again on another computer.
+    CPU give the same bytes again on another computer. `grams`: the UNet's gram matrices too, see `Statistics`.
 
     Raises:
         DpuError: no prompts, or `out` cannot be written.
@@ -176,11 +194,12 @@ def calibrate(
         "size": f"{height}x{width}",
         **({"of_steps": str(of_steps)} if of_steps else {}),
         **({"device": device} if device != "cpu" else {}),
+        **({"grams": "unet"} if grams else {}),
     }
     partial = out.with_name(f".{out.name}.partial")
     tensors, first = _resume(partial, info)
     half_way = _half_way(tensors, first % steps)
-    statistics = Statistics(module, tensors)
+    statistics = Statistics(module, tensors, grams=grams)
     _save(partial, statistics.tensors, {**info, "done": str(first)})  # an unwritable folder shows before the work
     unet = FloatUnet(module, weights, device)
     unet.observe, unet.observe_inputs = statistics.results, statistics.operands
@@ -250,7 +269,10 @@ def _resume(partial: Path, info: Mapping[str, str]) -> tuple[dict[str, F32], int
     except DpuError:
         return {}, 0  # not ours or cut short: start again
     rest = {k: v for k, v in found.info.items() if k != "done"}
-    return (dict(found.tensors), int(found.info["done"])) if rest == dict(info) else ({}, 0)
+    if rest != dict(info):
+        return {}, 0
+    grams = {f"{key}:{GRAM}": read() for key, read in found.grams.items()}
+    return {**found.tensors, **grams}, int(found.info["done"])
 
 
 def _save(path: Path, tensors: Mapping[str, Any], info: Mapping[str, str]) -> None:
@@ -271,11 +293,12 @@ def calibrate_folder(
     progress: Callable[[int, int], None] | None = None,
     of_steps: int = 0,
     device: str = "cpu",
+    grams: bool = False,
 ) -> None:
     """Calibrate an exported pipeline with the first `prompts` calibration prompts.
 
     With `of_steps` the `steps` are chosen evenly from a schedule of so many (`FewSteps`). `device` is where the graphs
-    run: "cpu" or "cuda".
+    run: "cpu" or "cuda". `grams`: the UNet's gram matrices too, see `Statistics`.
 
     Raises:
         DpuError: the folder is no exported pipeline, the graph cannot be imported, or there is no such device.
@@ -312,6 +335,7 @@ def calibrate_folder(
         weights_digest(onnx),
         of_steps,
         device,
+        grams,
     )
 
 

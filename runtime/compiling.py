@@ -13,6 +13,7 @@ from ..errors import DpuError
 from ..ir.arch import load_arch
 from ..ir.container import Base
 from ..passes.dump_html import write_pages
+from ..passes.policy import Policy
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -20,7 +21,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 def compile_text(
     model: Path,
     arch: str,
-    precision: str,
+    precision: str | Policy,
     calibration: Path | None,
     size: tuple[int, int],
     batch: int,
@@ -32,6 +33,7 @@ def compile_text(
     checkpoint: Path | None = None,
     uncalibrated: bool = False,
     progress: Callable[[str], None] | None = None,
+    gptq: bool = False,
 ) -> tuple[str, bool]:
     """What to print, and whether the check (if there was one) found every value equal.
 
@@ -54,6 +56,7 @@ def compile_text(
             checkpoint=checkpoint,
             uncalibrated=uncalibrated,
             progress=progress,
+            gptq=gptq,
         )
     text = compiled.summary()
     if not check and bisect is None:
@@ -88,8 +91,10 @@ def check_text(compiled: Compiled, bisect: Path | None) -> tuple[str, bool]:
     return f"check: {report.text()}", report.ok
 
 
-def estimate_text(model: Path, archs: str, steps: int, size: tuple[int, int], batch: int) -> str:
-    """The estimate of a folder of graphs on archs named with commas between them.
+def estimate_text(
+    model: Path, archs: str, steps: int, size: tuple[int, int], batch: int, policy: Policy | None = None
+) -> str:
+    """The estimate of a folder of graphs on archs named with commas between them; without a policy it is w8a8.
 
     Raises:
         DpuError: it is no folder, it holds no graph, or an operation does not fit an arch.
@@ -101,7 +106,7 @@ def estimate_text(model: Path, archs: str, steps: int, size: tuple[int, int], ba
     if not model.is_dir():
         what = "is a file, expected a folder" if model.exists() else "no such folder"
         raise DpuError(str(model), what, hint="configs/workload/sdxl_base has the graphs", code="E106")
-    return estimate_folder(model, [load_arch(a.strip()) for a in archs.split(",")], steps, size, batch)
+    return estimate_folder(model, [load_arch(a.strip()) for a in archs.split(",")], steps, size, batch, policy)
 
 
 def parse_shapes(texts: list[str]) -> dict[str, tuple[int, ...]]:

@@ -21,6 +21,7 @@ from ...ir.tile_program import Buf, Dram
 from ..tiling import Unit, cdiv, row_blocks
 from .context import Block, Lowering, all_units, at, pitch
 from .emitter import Col, Emitter, Factors, Red, Row, View
+from .vectors import combine
 
 MASKED = -60000.0  # added to a masked score, in powers of two: its probability is exactly 0
 CLAMP = -96.0  # largest power of two by which a later key block may outweigh the first: 2^96
@@ -351,13 +352,7 @@ class AttentionLowering:
 
     def _operand(self, e: Emitter, block: Queries, acc: Buf) -> View:
         """The product as a vector operand: int32, or for 15 bits the two planes combined in float32."""
-        rows, ht = block.rows, self.ht
-        a = View(acc, Format.I32, 1, rows)
-        if not self.wide:
-            return a
-        x = View(e.alloc("vbuf", rows * ht * 2), Format.F32, 2 * ht, 2)
-        e.vec(a, x, rows, ht, self.tail, a1=128.0, op2=Op2.ADD, b=replace(a, at=ht * rows))
-        return x
+        return combine(e, View(acc, Format.I32, 1, block.rows), 1 + self.wide, block.rows, self.ht, self.tail)
 
     def _affine(self, head: Head, keys: Keys) -> Factors:
         return {"a1": head.v_scale} if self.wide else {"a1": head.v_scale, "b1": Col(keys.colsum)}

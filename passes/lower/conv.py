@@ -13,11 +13,12 @@ import numpy.typing as npt
 
 from ...ir.arch import Arch
 from ...ir.graph import btc, conv_out_size, ints, shape_of
-from ...ir.isa import Format, Op2, Reduce
-from ...ir.qgraph import QConvOp
+from ...ir.isa import DmaFormat, Format, Op2, Reduce
+from ...ir.qgraph import QConvOp, weight_bits
 from ...ir.tile_program import Buf, Dram
+from ..int4 import contiguous, pack_int4, quantise_int4, run_bytes
 from ..pack_weights import pack_rows, row_scales, rows_of
-from ..tiling import Blocks, Rect, Unit, conv_blocks, part_index, rectangles
+from ..tiling import Blocks, Rect, Unit, conv_blocks, int4_step, part_index, rectangles
 from ..weights import (
     F32,
     Fixed,
@@ -31,6 +32,7 @@ from ..weights import (
 from .constants import PANEL, Bytes
 from .context import Block, Lowering, all_units, at, exponent, pitch
 from .emitter import Col, Emitter, Factors, Red, View
+from .vectors import combine
 
 
 @dataclass(frozen=True)
@@ -76,13 +78,14 @@ def plan_conv(op: QConvOp, where: str, arch: Arch) -> ConvPlan:
     widths = [btc(op.x, "x")[2]] + ([btc(op.x2, "x2")[2]] if op.x2 else [])
     cts = tuple(-(-k // arch.cols) for k in widths)
     nt = -(-n // arch.cols)
+    more = (op.planes, int4_step(arch) if weight_bits(op) == 4 else 1)
     if op.upsample:
         grid = (op.height.value.data, op.width.value.data)
-        blocks = conv_blocks(where, cts, 4, 3, 1, grid[1], nt, arch)
+        blocks = conv_blocks(where, cts, 4, 3, 1, grid[1], nt, arch, *more)
         phases = tuple(Phase(py, px) for py in (0, 1) for px in (0, 1))
         return ConvPlan(phases, 2, grid, (2, 2), 1, (-1, -1), blocks)
     stride = op.stride.value.data
-    blocks = conv_blocks(where, cts, kh * kw, max(kh, kw), stride, wo, nt, arch)
+    blocks = conv_blocks(where, cts, kh * kw, max(kh, kw), stride, wo, nt, arch, *more)
     return ConvPlan((Phase(0, 0),), 1, (ho, wo), (kh, kw), stride, (-top, -left), blocks)
 
 
@@ -97,7 +100,7 @@ def source_weights(
     ratio = np.float32(1)
     if op.x2_scale is not None:
         ratio = np.float32(op.x2_scale.value.data) / np.float32(op.x_scale.value.data)
-    if isinstance(w, Fixed) and (op.upsample or ratio != 1):
+    if isinstance(w, Fixed) and (op.upsample or ratio != 1 or weight_bits(op) == 4):
         w = w.floats()
     if isinstance(w, Fixed):
         whole, scale = quantised(w.map(lambda a: a.transpose(2, 3, 1, 0).reshape(-1, len(a))))
@@ -124,6 +127,13 @@ def pack_source(
         sums = sum(column_sums(m.reshape(len(m), -1).T) for m in pieces)
         return pack_tiles(conv_matrix(pieces[index], arch.rows), arch.rows, arch.cols), scale, np.asarray(sums)
     flat = [rows_of(m.transpose(0, 2, 3, 1)) for m in pieces]
+    if weight_bits(op) == 4:
+        cuts = contiguous([width for m, width in zip(flat, widths, strict=True) for _ in range(m.shape[1] // width)])
+        packed = quantise_int4(np.concatenate(flat, axis=1), cuts)
+        count = len(cuts) // len(widths)
+        mine = cuts[index * count : (index + 1) * count]
+        sums = packed.integers().sum(axis=1, dtype=np.int64)
+        return pack_int4(packed, mine, arch.rows, arch.cols), packed.scale, np.asarray(sums)
     scale = row_scales(*flat)
     found = []
     for m, width in zip(flat, widths, strict=True):
@@ -139,9 +149,10 @@ def _cuts(widths: list[int]) -> Iterator[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class _Input:
-    """A source's pixels in ACT: [rows][columns][channel tiles]."""
+    """A source's pixels in ACT: [planes][rows][columns][channel tiles]."""
 
     buf: Buf
+    rows: int
     columns: int
     tiles: int
 
@@ -188,7 +199,7 @@ class ConvLowering:
                 def make_weight(i: int = i, phase: Phase = phase) -> Iterator[Bytes]:
                     return self._panels(phase, i)
 
-                size = self.nt * taps * low.tiles_of(width) * self.arch.rows * self.arch.cols
+                size = self.nt * taps * self._run(low.tiles_of(width))
                 self.weights[phase, i] = pool.raw(f"{low.source}.{phase.name}.w{i}", size, make_weight)
 
             def make_vector(phase: Phase = phase) -> F32:
@@ -203,6 +214,12 @@ class ConvLowering:
 
             name = f"{low.source}.{phase.name}.vectors"
             self.vectors[phase] = pool.add(name, "f32", (1, 2, self.nt * self.arch.cols), make_vector)
+
+    def _run(self, tiles: int) -> int:
+        """Bytes of some channel tiles of one tap and column tile of a weight."""
+        if weight_bits(self.op) == 4:
+            return run_bytes(tiles, self.arch.rows, self.arch.cols)
+        return tiles * self.arch.rows * self.arch.cols
 
     def _panels(self, phase: Phase, index: int) -> Iterator[Bytes]:
         """One source's weight as bytes, a few column tiles at a time; afterwards scales and sums are known."""
@@ -247,28 +264,34 @@ class ConvLowering:
         y0, x0 = rect.y * p.stride + p.origin[0], rect.x * p.stride + p.origin[1]
         rows, columns = (rect.ny - 1) * p.stride + halo[0], (rect.nx - 1) * p.stride + halo[1]
         tiles = self.low.tiles_of(width)
-        buf = e.alloc("act", rows * columns * tiles)
+        plane, planes = rows * columns * tiles, self.op.planes
+        buf = e.alloc("act", planes * plane)
         top, left = max(0, -y0), max(0, -x0)
         bottom, right = max(0, y0 + rows - h), max(0, x0 + columns - w)
-        n = (columns - left - right, rows - top - bottom)
+        n: tuple[int, ...] = (columns - left - right, rows - top - bottom)
+        strides: tuple[int, ...] = (pitch(dram), w * pitch(dram))
+        steps: tuple[int, ...] = (tiles, columns * tiles)
+        if planes > 1:
+            n, strides, steps = (*n, planes), (*strides, width), (*steps, plane)
         e.load(
             buf,
             dram,
             width,
             n,
-            (pitch(dram), w * pitch(dram)),
-            (tiles, columns * tiles),
+            strides,
+            steps,
             offset=at(dram, unit.b, (y0 + top) * w + x0 + left),
             pad=(left, right, top, bottom),
             fill=exponent(self.op.x_zero),
         )
-        return _Input(buf, columns, tiles)
+        return _Input(buf, rows, columns, tiles)
 
     def _panel(self, e: Emitter, unit: Unit, rect: Rect, phase: Phase, t0: int, g: int, inputs: list[_Input]) -> None:
         c, pixels = self.arch.cols, rect.pixels
         valid = min(g * c, self.n - t0 * c)
         tail = self.low.tail(self.n) if t0 + g == self.nt else c
-        acc = self._product(e, rect, phase, t0, g, inputs)
+        product = View(self._product(e, rect, phase, t0, g, inputs), Format.I32, 1, pixels)
+        acc = combine(e, product, self.op.planes, pixels, g, tail)
         vectors, dram = e.alloc("param", 2 * g * c), self.vectors[phase]
         e.load(vectors, dram, 4 * g * c, (2,), (pitch(dram),), (g * c,), offset=4 * t0 * c)
         factors: Factors = {"a1": Col(vectors), "b1": Col(vectors, g * c)}
@@ -291,7 +314,7 @@ class ConvLowering:
         if self.stats is not None:
             red = Red(Reduce.SUM_SQ, e.alloc("param", 2 * g * c), columns=True)
         op2 = Op2.ADD if residual is not None else Op2.NONE
-        e.vec(View(acc, Format.I32, 1, pixels), d, pixels, g, tail, op2=op2, b=residual, red=red, **factors)
+        e.vec(acc, d, pixels, g, tail, op2=op2, b=residual, red=red, **factors)
         strides = (s * pitch(self.out), s * self.out_width * pitch(self.out))
         offset = at(self.out, unit.b, token, t0 * c)
         e.store(self.out, d.buf, 2 * valid, (rect.nx, rect.ny), strides, (g, g * rect.nx), offset=offset)
@@ -301,39 +324,54 @@ class ConvLowering:
             e.store(self.stats, red.buf, 4 * valid, (2,), (4 * self.n,), (g * c,), offset=offset)
 
     def _product(self, e: Emitter, rect: Rect, phase: Phase, t0: int, g: int, inputs: list[_Input]) -> Buf:
-        """ACC [g][pixels]: every source, in chunks of channel tiles if its panel is large."""
-        p, tile = self.plan, self.arch.rows * self.arch.cols
+        """ACC [planes][g][pixels]: every source, in chunks of channel tiles if its panel is large."""
+        p, planes = self.plan, self.op.planes
         kh, kw = p.kernel
         taps = kh * kw
-        acc = e.alloc("acc", g * rect.pixels)
+        acc = e.alloc("acc", planes * g * rect.pixels)
         started = False
         for index, source in enumerate(inputs):
-            dram, ct = self.weights[phase, index], source.tiles
+            ct = source.tiles
             for c0 in range(0, ct, p.blocks.chunk):
                 nc = min(p.blocks.chunk, ct - c0)
                 wgt = e.alloc("wgt", g * taps * nc * self.arch.rows)
-                offset = (t0 * taps * ct + c0) * tile
-                if nc == ct:
-                    e.load(wgt, dram, g * taps * ct * tile, offset=offset)
-                else:
-                    strides = (ct * tile, taps * ct * tile)
-                    words = nc * self.arch.rows
-                    e.load(wgt, dram, nc * tile, (taps, g), strides, (words, taps * words), offset=offset)
+                self._load_panel(e, wgt, self.weights[phase, index], t0, g, ct, c0, nc)
                 line = source.columns * ct
-                e.mm(
-                    source.buf,
-                    wgt,
-                    acc,
-                    rows=(rect.ny, rect.nx),
-                    row_stride=(p.stride * line, p.stride * ct),
-                    nc=nc,
-                    nn=g,
-                    wn=taps * nc * self.arch.rows,
-                    an=rect.pixels,
-                    taps=(kh, kw),
-                    tap_stride=(line, ct),
-                    act_at=phase.py * line + phase.px * ct + c0,
-                    accumulate=started,
-                )
+                for plane in range(planes):
+                    e.mm(
+                        source.buf,
+                        wgt,
+                        acc,
+                        rows=(rect.ny, rect.nx),
+                        row_stride=(p.stride * line, p.stride * ct),
+                        nc=nc,
+                        nn=g,
+                        wn=taps * nc * self.arch.rows,
+                        an=rect.pixels,
+                        taps=(kh, kw),
+                        tap_stride=(line, ct),
+                        act_at=plane * source.rows * line + phase.py * line + phase.px * ct + c0,
+                        acc_at=plane * g * rect.pixels,
+                        accumulate=started,
+                    )
                 started = True
         return acc
+
+    def _load_panel(self, e: Emitter, wgt: Buf, dram: Dram, t0: int, g: int, ct: int, c0: int, nc: int) -> None:
+        """Weights of column tiles t0 .. t0 + g - 1 and channel tiles c0 .. c0 + nc - 1 of `ct`: [g][taps][nc][r]."""
+        taps = self.plan.kernel[0] * self.plan.kernel[1]
+        size = self._run(ct)
+        if weight_bits(self.op) == 8 and nc == ct:
+            e.load(wgt, dram, g * taps * size, offset=t0 * taps * size)
+            return
+        words = nc * self.arch.rows
+        e.load(
+            wgt,
+            dram,
+            self._run(nc),
+            (taps, g),
+            (size, taps * size),
+            (words, taps * words),
+            offset=t0 * taps * size + self._run(c0),
+            fmt=DmaFormat.INT4 if weight_bits(self.op) == 4 else DmaFormat.RAW,
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypedDict
 
 import numpy as np
@@ -38,6 +38,10 @@ class View:
     rs: int
     ts: int
     at: int = 0
+
+    def tile(self, t: int) -> View:
+        """The operand from its column tile `t` on."""
+        return replace(self, at=self.at + t * self.ts)
 
 
 @dataclass(frozen=True)

@@ -7,17 +7,20 @@ from dataclasses import dataclass
 
 from ...ir.arch import Arch
 from ...ir.isa import RED_ACCUMULATE, RED_COLUMNS, Function, Op2, Operand, pack
-from ..tiling import Blocks, balanced, cdiv, linear_blocks
+from ..int4 import run_bytes
+from ..tiling import Blocks, balanced, cdiv, int4_step, linear_blocks
 from .estimate_kernel import LEAD
 from .estimate_shapes import LinearShape, RowwiseShape, SectionShape
 from .estimate_words import (
     ABSMAX,
     ACC,
     ACT8,
+    ACT15,
     ALL,
     BLOCK,
     COL,
     IMM,
+    INT4,
     NONE,
     PAIR,
     ROW,
@@ -86,7 +89,8 @@ def linear_plan(s: LinearShape, where: str, arch: Arch) -> list[Blocks]:
 
     def blocks(p: SectionShape, most: int) -> Blocks:
         group = cdiv(p.n // s.heads, c) if p.kind == "q8_head" and s.heads else p.halves
-        return linear_blocks(where, kt, p.halves * cdiv(p.n, c), most, group, arch)
+        step = int4_step(arch) if p.bits == 4 else 1
+        return linear_blocks(where, kt, p.halves * cdiv(p.n, c), most, group, arch, s.planes, step)
 
     rows = min(blocks(p, rows).rows for p in s.sections)
     return [blocks(p, rows) for p in s.sections]
@@ -152,7 +156,7 @@ def _block(
             return prologue, panels
     panels = []
     for index, (p, b) in enumerate(zip(s.sections, plans, strict=True)):
-        panels += _section(e, s, index, p, b, sum(kts), rows, _Input(slots["act"], slots["s"]))
+        panels += _section(e, s, index, p, b, kts, rows, _Input(slots["act"], slots["s"]))
     return prologue, panels
 
 
@@ -172,11 +176,15 @@ def _prologue(
     if first:
         norm = _shared(e, slots, "norm", "param", 2 * k + e.c, UNIT)
         e.load(norm, "param", 4 * k, (2,), (pitch(k, 4),))
-    act = _shared(e, slots, "act", "act", rows * kt, BLOCK)
+    act = _shared(e, slots, "act", "act", s.planes * rows * kt, BLOCK)
     if s.stored:
         slots["s"] = -1
         for role, width in enumerate(s.widths):
             e.load(act, "act", width, (rows,), (pitch(width, 1),), role=role)
+        return e.end()
+    if s.static:
+        slots["s"] = -1
+        _static(e, s, sub, kts, rows, slots)
         return e.end()
     amax, inv = e.slot("param", rows), e.slot("param", rows)
     scale = _shared(e, slots, "s", "param", rows, BLOCK)
@@ -184,39 +192,67 @@ def _prologue(
     if known:
         e.load(amax, "param", 4 * rows, role=2)
         e.token_scales(amax, inv, scale, rows)
-    stats: tuple[Slot, Slot] | None = None
-    if s.norm and s.supplied:
-        pair = e.slot("param", 2 * rows)
-        e.load(pair, "param", 4 * rows, (2,), (pitch(s.tokens, 4),), role=2)
-        stats = e.norm_vectors(pair, pair, rows)
+    stats = _supplied(e, s, rows)
     for a in range(0, rows, BATCH * sub):
         z = min(a + BATCH * sub, rows)
-        pieces = []
-        for i in range(a, z, sub):
-            n = min(i + sub, z) - i
-            buf = e.slot("vbuf", n * kt)
-            for role, width in enumerate(s.widths):
-                e.load(buf, "vbuf", 2 * width, (n,), (pitch(width, 2),), role=role)
-            pieces.append((n, buf))
-        affine: list[tuple[int, int, tuple[Slot, ...]]] = []
-        for n, buf in pieces:
-            if not s.norm:
-                affine.append((0, 0, ()))
-                continue
-            if stats is None:
-                pair = e.slot("param", 2 * n)
-                _pass(e, s, kts, buf, n, NONE, (), (pair,), red=PAIR)
-                r, nb = e.norm_vectors(pair, pair, n)
-            else:
-                r, nb = stats
-            affine.append((pack(ROW, ROW), pack(COL, COL), (r, nb, slots["norm"])))
+        pieces = [(n, _rows_in(e, s, kt, n)) for n in (min(i + sub, z) - i for i in range(a, z, sub))]
+        affine = [_affine(e, s, kts, buf, n, stats, slots) for n, buf in pieces]
         if not known:
             for (n, buf), (m1, m2, used) in zip(pieces, affine, strict=True):
                 _pass(e, s, kts, buf, n, NONE, used, (amax,), m1=m1, m2=m2, red=ABSMAX)
             e.token_scales(amax, inv, scale, z - a)
         for (n, buf), (m1, m2, used) in zip(pieces, affine, strict=True):
-            _pass(e, s, kts, buf, n, ACT8, (*used, inv), (act,), m1=m1, m2=m2, r=ROW)
+            _pass(e, s, kts, buf, n, _INTEGERS[s.planes], (*used, inv), (act,), m1=m1, m2=m2, r=ROW)
     return e.end()
+
+
+_INTEGERS = {1: ACT8, 2: ACT15}
+
+
+def _supplied(e: Builder, s: LinearShape, rows: int) -> tuple[Slot, Slot] | None:
+    """LayerNorm's vectors from the producer's row pair."""
+    if not (s.norm and s.supplied):
+        return None
+    pair = e.slot("param", 2 * rows)
+    e.load(pair, "param", 4 * rows, (2,), (pitch(s.tokens, 4),), role=2)
+    return e.norm_vectors(pair, pair, rows)
+
+
+def _rows_in(e: Builder, s: LinearShape, kt: int, n: int) -> Slot:
+    """float16 rows of every source."""
+    buf = e.slot("vbuf", n * kt)
+    for role, width in enumerate(s.widths):
+        e.load(buf, "vbuf", 2 * width, (n,), (pitch(width, 2),), role=role)
+    return buf
+
+
+def _affine(
+    e: Builder,
+    s: LinearShape,
+    kts: list[int],
+    buf: Slot,
+    n: int,
+    stats: tuple[Slot, Slot] | None,
+    slots: dict[str, Slot],
+) -> tuple[int, int, tuple[Slot, ...]]:
+    """Affine 1, affine 2 and what they read, of LayerNorm on a piece."""
+    if not s.norm:
+        return 0, 0, ()
+    if stats is None:
+        pair = e.slot("param", 2 * n)
+        _pass(e, s, kts, buf, n, NONE, (), (pair,), red=PAIR)
+        stats = e.norm_vectors(pair, pair, n)
+    return pack(ROW, ROW), pack(COL, COL), (*stats, slots["norm"])
+
+
+def _static(e: Builder, s: LinearShape, sub: int, kts: list[int], rows: int, slots: dict[str, Slot]) -> None:
+    """As `LinearLowering._static_rows`."""
+    stats = _supplied(e, s, rows)
+    for a in range(0, rows, sub):
+        n = min(a + sub, rows) - a
+        buf = _rows_in(e, s, sum(kts), n)
+        m1, m2, used = _affine(e, s, kts, buf, n, stats, slots)
+        _pass(e, s, kts, buf, n, _INTEGERS[s.planes], used, (slots["act"],), m1=m1, m2=m2, r=IMM)
 
 
 def _pass(
@@ -241,7 +277,7 @@ def _pass(
 
 
 def _section(
-    e: Builder, s: LinearShape, index: int, p: SectionShape, b: Blocks, kt: int, rows: int, x: _Input
+    e: Builder, s: LinearShape, index: int, p: SectionShape, b: Blocks, kts: list[int], rows: int, x: _Input
 ) -> list[tuple[int, int]]:
     """The panels of a section: (segment, times)."""
     c = e.c
@@ -258,12 +294,12 @@ def _section(
     for position, (g, times, last) in enumerate(runs):
         if p.stats in ("row_pair", "row_max") and position == 0:
             row_stats = e.slot("param", rows * (2 if p.stats == "row_pair" else 1), BLOCK)
-            first = _panel(e, s, index, p, b, kt, rows, x, g, last, row_stats, False)
+            first = _panel(e, s, index, p, b, kts, rows, x, g, last, row_stats, False)
             made.append((first, 1))
             if times > 1:
-                made.append((_panel(e, s, index, p, b, kt, rows, x, g, last, row_stats, True), times - 1))
+                made.append((_panel(e, s, index, p, b, kts, rows, x, g, last, row_stats, True), times - 1))
             continue
-        segment = _panel(e, s, index, p, b, kt, rows, x, g, last, row_stats, position > 0)
+        segment = _panel(e, s, index, p, b, kts, rows, x, g, last, row_stats, position > 0)
         made.append((segment, times))
     if row_stats >= 0:
         n = (2,) if p.stats == "row_pair" else (1,)
@@ -278,7 +314,7 @@ def _panel(
     index: int,
     p: SectionShape,
     b: Blocks,
-    kt: int,
+    kts: list[int],
     rows: int,
     x: _Input,
     g: int,
@@ -286,31 +322,26 @@ def _panel(
     row_stats: Slot,
     again: bool,
 ) -> int:
-    c, r, h = e.c, e.arch.rows, p.halves
-    nt, tile = cdiv(p.n, c), e.arch.rows * c
+    c, h = e.c, p.halves
+    nt = cdiv(p.n, c)
     valid = (g - 1) * c + tail
     item = item_bytes(p.kind)
-    acc = e.slot("acc", h * g * rows)
-    for k0 in range(0, kt, b.chunk):
-        nk = min(b.chunk, kt - k0)
-        wgt = e.slot("wgt", h * g * nk * r)
-        if nk == kt:
-            e.load(wgt, "wgt", g * kt * tile, (h,), (nt * kt * tile,))
-        else:
-            e.load(wgt, "wgt", nk * tile, (g, h), (kt * tile, nt * kt * tile))
-        e.product(x.act, wgt, acc, rows, nk, h * g, accumulate=k0 > 0)
+    acc = _product(e, s, p, b, kts, rows, x.act, g)
     count = 3 if p.kind == "q8_static" else 2
     vectors = e.slot("param", count * h * g * c)
     e.load(vectors, "param", g * c * 4, (h, count), (nt * c * 4, pitch(h * nt * c, 4)))
+    source = ACC
+    if s.planes > 1:
+        acc, source = e.combine(acc, rows, h * g, tail), VEC32
     m1 = ROW if x.scale >= 0 else 0
     token = (x.scale,) if x.scale >= 0 else ()
     m2 = pack(COL, COL)
     if p.kind == "q8_head":
-        _queries(e, s, index, p, rows, acc, vectors, token, g, valid, m1)
+        _queries(e, s, index, p, rows, acc, source, vectors, token, g, valid, m1)
         return e.end()
     if p.kind == "q8_static":
         d = e.slot("act", rows * g)
-        e.vec((acc, vectors, *token), (d,), rows, g, tail, ACC, ACT8, m1=m1, m2=m2, r=COL)
+        e.vec((acc, vectors, *token), (d,), rows, g, tail, source, ACT8, m1=m1, m2=m2, r=COL)
         e.store(d, "act", valid, (rows,), (pitch(p.n, 1),), role=2 * index)
         return e.end()
     wide = p.kind == "f32"
@@ -327,22 +358,60 @@ def _panel(
     reads = [acc, vectors, *token]
     if h == 2:
         gate = e.slot("vbuf", rows * g * 2)
-        e.vec(reads, (gate,), rows, g, tail, ACC, VEC32, m1=m1, m2=m2, func=Function.GATE_MUL)
+        e.vec(reads, (gate,), rows, g, tail, source, VEC32, m1=m1, m2=m2, func=Function.GATE_MUL)
         op2 = pack(Op2.MUL, Operand.ELEM)
-        e.vec([*reads, gate], (d, *into), rows, g, tail, ACC, target, m1=m1, m2=m2, op2=op2, b=VEC32, red=red)
+        e.vec([*reads, gate], (d, *into), rows, g, tail, source, target, m1=m1, m2=m2, op2=op2, b=VEC32, red=red)
     else:
         func = Function.GATE_MUL if s.gate else Function.NONE
-        op2, source = 0, NONE
+        op2, other = 0, NONE
         if s.residual:
             res = e.slot("vbuf", rows * g)
             e.load(res, "vbuf", 2 * valid, (rows,), (pitch(p.n, 2),), role=3)
-            op2, source = pack(Op2.ADD, Operand.ELEM), VEC16
+            op2, other = pack(Op2.ADD, Operand.ELEM), VEC16
             reads.append(res)
-        e.vec(reads, (d, *into), rows, g, tail, ACC, target, m1=m1, m2=m2, op2=op2, b=source, func=func, red=red)
+        e.vec(reads, (d, *into), rows, g, tail, source, target, m1=m1, m2=m2, op2=op2, b=other, func=func, red=red)
     e.store(d, "vbuf", item * valid, (rows,), (pitch(p.n, item),), role=2 * index)
     if columns >= 0:
         e.store(columns, "param", 4 * valid, (2,), (4 * p.n,), role=2 * index + 1)
     return e.end()
+
+
+def _product(
+    e: Builder, s: LinearShape, p: SectionShape, b: Blocks, kts: list[int], rows: int, act: Slot, g: int
+) -> Slot:
+    """As `LinearLowering._product`."""
+    c, r, kt, h = e.c, e.arch.rows, sum(kts), p.halves
+    nt, tile = cdiv(p.n, c), e.arch.rows * c
+    size = sum(run_bytes(t, r, c) for t in kts) if p.bits == 4 else kt * tile
+    acc = e.slot("acc", s.planes * h * g * rows)
+    begin = 0
+    for tiles in kts if p.bits == 4 else [kt]:
+        for k in range(0, tiles, b.chunk):
+            k0, nk = begin + k, min(b.chunk, tiles - k)
+            wgt = e.slot("wgt", h * g * nk * r)
+            if p.bits == 4:
+                e.load(wgt, "wgt", run_bytes(nk, r, c), (g, h), (size, nt * size), fmt=INT4)
+            elif nk == kt:
+                e.load(wgt, "wgt", g * size, (h,), (nt * size,))
+            else:
+                e.load(wgt, "wgt", nk * tile, (g, h), (size, nt * size))
+            for n, later in _segments(s, kts, k0, nk):
+                e.product(act, wgt, acc, rows, n, h * g, accumulate=later)
+        begin += tiles
+    return acc
+
+
+def _segments(s: LinearShape, kts: list[int], k0: int, nk: int) -> Iterator[tuple[int, bool]]:
+    """Products of a chunk, as `LinearLowering._segments`: reduction tiles, and whether the sum goes on."""
+    if s.planes == 1:
+        yield nk, k0 > 0
+        return
+    begin = 0
+    for tiles in kts:
+        lo, hi = max(k0, begin), min(k0 + nk, begin + tiles)
+        if lo < hi:
+            yield from [(hi - lo, lo > 0)] * s.planes
+        begin += tiles
 
 
 def _queries(
@@ -352,6 +421,7 @@ def _queries(
     p: SectionShape,
     rows: int,
     acc: Slot,
+    source: int,
     vectors: Slot,
     token: tuple[Slot, ...],
     g: int,
@@ -365,7 +435,7 @@ def _queries(
     for _ in range(g // ht):
         amax = e.slot("param", rows)
         reads = (acc, vectors, *token)
-        e.vec(reads, (value, amax), rows, ht, tail, ACC, VEC16, m1=m1, m2=pack(COL, COL), red=ABSMAX)
+        e.vec(reads, (value, amax), rows, ht, tail, source, VEC16, m1=m1, m2=pack(COL, COL), red=ABSMAX)
         inv, scale = e.slot("param", rows), e.slot("param", rows)
         e.token_scales(amax, inv, scale, rows)
         e.vec((value, inv), (d,), rows, ht, tail, VEC16, ACT8, r=ROW)
@@ -380,7 +450,7 @@ def rowwise(e: Builder, s: RowwiseShape, parts: tuple[int, ...]) -> None:
     """Write a pass over rows; `parts` are the partials of each source's column statistics."""
     w, c = e.arch.words, e.c
     widest = max(cdiv(k, c) for k in s.widths)
-    most = max(1, min(w["vbuf"] // 8 // widest, w["act"] // 8 // widest, w["param"] // 32))
+    most = max(1, min(w["vbuf"] // 8 // widest, w["act"] // 8 // (s.planes * widest), w["param"] // 32))
     slots: dict[str, Slot] = {}
     prologues: dict[bool, int] = {}
     mains: dict[int, int] = {}
@@ -417,8 +487,8 @@ def _rows(e: Builder, s: RowwiseShape, rows: int, slots: dict[str, Slot]) -> int
         wide = s.in_item == 4
         x = e.slot("vbuf", rows * tiles * (2 if wide else 1))
         e.load(x, "vbuf", s.in_item * width, (rows,), (pitch(width, s.in_item),), role=i)
-        space, d_src = ("act", ACT8) if s.out_item == 1 else ("vbuf", VEC16)
-        d = e.slot(space, rows * tiles)
+        space, d_src = ("act", _INTEGERS[s.planes]) if s.out_item == 1 else ("vbuf", VEC16)
+        d = e.slot(space, s.planes * rows * tiles)
         m1, r, reads = 0, 0, [x]
         if "vectors" in slots:
             reads.append(slots["vectors"])
@@ -432,7 +502,8 @@ def _rows(e: Builder, s: RowwiseShape, rows: int, slots: dict[str, Slot]) -> int
             red, into = ABSMAX | (RED_ACCUMULATE if i else 0), [d, amax]
         valid = (width - 1) % e.c + 1
         e.vec(reads, into, rows, tiles, valid, VEC32 if wide else VEC16, d_src, m1=m1, r=r, func=func, red=red)
-        e.store(d, space, s.out_item * width, (rows,), (pitch(out, s.out_item),), role=0)
+        n, strides = (rows, s.planes), (pitch(s.planes * out, s.out_item), out)
+        e.store(d, space, s.out_item * width, n[: s.planes], strides[: s.planes], role=0)
     if amax >= 0:
         e.store(amax, "param", 4 * rows, role=1)
     return e.end()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 from ...errors import DpuError
 from ...ir.arch import Arch
 from ...ir.isa import RED_ACCUMULATE, RED_COLUMNS, Function, Op2, Operand, pack
-from ..tiling import Blocks, Rect, balanced, cdiv, conv_blocks, rectangles
+from ..int4 import run_bytes
+from ..tiling import Blocks, Rect, balanced, cdiv, conv_blocks, int4_step, rectangles
 from .attention import fitting_key_block
 from .estimate_linear import blocks_of, tile_units, timed
 from .estimate_shapes import AttentionShape, ConvShape
@@ -23,6 +25,7 @@ from .estimate_words import (
     FILL,
     IMM,
     INSTANCES,
+    INT4,
     ITEM,
     KEY,
     MAXIMUM,
@@ -56,9 +59,10 @@ def conv_plan(s: ConvShape, where: str, arch: Arch) -> tuple[Blocks, tuple[int, 
     c = arch.cols
     cts, nt = tuple(cdiv(k, c) for k in s.widths), cdiv(s.n, c)
     kh, kw = s.kernel
+    more = (s.planes, int4_step(arch) if s.bits == 4 else 1)
     if s.upsample:
-        return conv_blocks(where, cts, 4, 3, 1, s.size[1], nt, arch), s.size
-    return conv_blocks(where, cts, kh * kw, max(kh, kw), s.stride, s.out[1], nt, arch), s.out
+        return conv_blocks(where, cts, 4, 3, 1, s.size[1], nt, arch, *more), s.size
+    return conv_blocks(where, cts, kh * kw, max(kh, kw), s.stride, s.out[1], nt, arch, *more), s.out
 
 
 def _pieces(lo: int, hi: int, width: int, most: int) -> list[tuple[int, int]]:
@@ -98,15 +102,19 @@ def _unit_ranges(samples: int, tokens: int, tiles: int) -> list[list[tuple[int, 
     return [[(lo + a, lo + z) for a, z in balanced(hi - lo, 2) if z > a] for lo, hi in ranges]
 
 
-def slowest_tile(s: ConvShape, blocks: Blocks, grid: tuple[int, int], arch: Arch) -> tuple[int, int, int]:
-    """(tile whose rectangles keep the array longest, its rectangles, those of all tiles), of one sample."""
+@cache
+def slowest_tile(samples: int, rows: int, grid: tuple[int, int], tiles: int, height: int) -> tuple[int, int, int]:
+    """(tile whose rectangles keep the array longest, its rectangles, those of all tiles), of one sample.
+
+    Rectangles are of at most `rows` pixels; the array has `height` rows. Many convolutions share these numbers.
+    """
     most, at, mine, rects = -1, 0, 0, 0
     seen: dict[tuple[tuple[int, int], ...], tuple[int, int]] = {}
-    for tile, units in enumerate(_unit_ranges(s.samples, grid[0] * grid[1], arch.tiles)):
+    for tile, units in enumerate(_unit_ranges(samples, grid[0] * grid[1], tiles)):
         key = tuple((lo % grid[1], hi - lo) for lo, hi in units)
         if key not in seen:
-            parts = [p for lo, hi in units for p in _pieces(lo, hi, grid[1], blocks.rows)]
-            cycles = sum(max(pixels, arch.rows) * times for pixels, times in parts)
+            parts = [p for lo, hi in units for p in _pieces(lo, hi, grid[1], rows)]
+            cycles = sum(max(pixels, height) * times for pixels, times in parts)
             seen[key] = (cycles, sum(times for _, times in parts))
         cycles, count = seen[key]
         rects += count
@@ -118,13 +126,13 @@ def slowest_tile(s: ConvShape, blocks: Blocks, grid: tuple[int, int], arch: Arch
 def conv_parts(s: ConvShape, where: str, arch: Arch) -> int:
     """Partials of a convolution's column statistics in one sample."""
     blocks, grid = conv_plan(s, where, arch)
-    return slowest_tile(s, blocks, grid, arch)[2] * (4 if s.upsample else 1)
+    return slowest_tile(s.samples, blocks.rows, grid, arch.tiles, arch.rows)[2] * (4 if s.upsample else 1)
 
 
 def conv(e: Builder, s: ConvShape, where: str) -> None:
     """Write a convolution as its slowest tile runs it."""
     blocks, grid = conv_plan(s, where, e.arch)
-    tile, mine, all_rects = slowest_tile(s, blocks, grid, e.arch)
+    tile, mine, all_rects = slowest_tile(s.samples, blocks.rows, grid, e.arch.tiles, e.arch.rows)
     e.program.tiles = all_rects / mine  # each rectangle reads all weights
     ranges = _unit_ranges(s.samples, grid[0] * grid[1], e.arch.tiles)[tile]
     first = ranges[0][0]
@@ -179,15 +187,17 @@ def _input(
     e: Builder, s: ConvShape, rect: Rect, pads: tuple[int, int, int, int], role: int, width: int, slot: Slot, edge: bool
 ) -> Slot:
     rows, columns = _extent(s, rect)
-    words = rows * columns * cdiv(width, e.c)
+    words = s.planes * rows * columns * cdiv(width, e.c)
     if slot < 0:
         slot = e.slot("act", words, BLOCK)
     else:
         e.again(slot, "act", words)
     left, right, top, bottom = pads
-    n = (columns - left - right, rows - top - bottom)
-    p = pitch(width, 1)
-    e.load(slot, "act", width, n, (p, s.size[1] * p), role=role, mode=ALL if edge or s.upsample else 0, pad=pads)
+    p = pitch(s.planes * width, 1)
+    dims = 1 + s.planes  # columns, rows, and planes where there are two
+    n = (columns - left - right, rows - top - bottom, s.planes)[:dims]
+    strides = (p, s.size[1] * p, width)[:dims]
+    e.load(slot, "act", width, n, strides, role=role, mode=ALL if edge or s.upsample else 0, pad=pads)
     return slot
 
 
@@ -206,22 +216,27 @@ def _conv_panel(e: Builder, s: ConvShape, b: Blocks, rect: Rect, g: int, tail: i
     c, r, pixels = e.c, e.arch.rows, rect.pixels
     tile, taps = r * c, s.kernel[0] * s.kernel[1]
     valid = (g - 1) * c + tail
-    acc = e.slot("acc", g * pixels)
+    acc = e.slot("acc", s.planes * g * pixels)
     started = False
     for width, source in zip(s.widths, inputs, strict=True):
         ct = cdiv(width, c)
         for c0 in range(0, ct, b.chunk):
             nc = min(b.chunk, ct - c0)
             wgt = e.slot("wgt", g * taps * nc * r)
-            if nc == ct:
+            if s.bits == 4:
+                size = run_bytes(ct, r, c)
+                e.load(wgt, "wgt", run_bytes(nc, r, c), (taps, g), (size, taps * size), fmt=INT4)
+            elif nc == ct:
                 e.load(wgt, "wgt", g * taps * ct * tile)
             else:
                 e.load(wgt, "wgt", nc * tile, (taps, g), (ct * tile, taps * ct * tile))
-            e.product(source, wgt, acc, pixels, taps * nc, g, accumulate=started)
+            for _ in range(s.planes):
+                e.product(source, wgt, acc, pixels, taps * nc, g, accumulate=started)
             started = True
+    product, kind = (e.combine(acc, pixels, g, tail), VEC32) if s.planes > 1 else (acc, ACC)
     vectors = e.slot("param", 2 * g * c)
     e.load(vectors, "param", 4 * g * c, (2,), (pitch(cdiv(s.n, c) * c, 4),))
-    reads, m2, op2, source_b = [acc, vectors], 0, 0, NONE
+    reads, m2, op2, source_b = [product, vectors], 0, 0, NONE
     if s.temb:
         temb = e.slot("param", g * c)
         e.load(temb, "param", 4 * valid, role=2, mode=ALL)
@@ -241,7 +256,7 @@ def _conv_panel(e: Builder, s: ConvShape, b: Blocks, rect: Rect, g: int, tail: i
     if s.stats:
         stats = e.slot("param", 2 * g * c)
         red, into = PAIR | RED_COLUMNS, [d, stats]
-    e.vec(reads, into, pixels, g, tail, ACC, VEC16, m1=pack(COL, COL), m2=m2, op2=op2, b=source_b, red=red)
+    e.vec(reads, into, pixels, g, tail, kind, VEC16, m1=pack(COL, COL), m2=m2, op2=op2, b=source_b, red=red)
     e.store(d, "vbuf", 2 * valid, (rect.nx, rect.ny), strides, role=0)
     if stats >= 0:
         e.store(stats, "param", 4 * valid, (2,), (4 * s.n,), role=1)

@@ -24,6 +24,9 @@ from ...ir.qgraph import (
     QLinearOp,
     QQuantiseOp,
     QSiluOp,
+    planes_of,
+    section_bits,
+    weight_bits,
 )
 from .linear import linear_grid
 from .program import dtype_of
@@ -33,17 +36,19 @@ NO_TENSOR = -1
 
 @dataclass(frozen=True)
 class SectionShape:
-    """A section of a linear: what it writes, its statistics, columns, 2 halves for GEGLU."""
+    """A section of a linear: what it writes, its statistics, columns, 2 halves for GEGLU, bits of the weight."""
 
     kind: str
     stats: str
     n: int
     halves: int
+    bits: int = 8
 
 
 @dataclass(frozen=True)
 class LinearShape:
-    """A linear as lowered: `supplied` the producer left the row pair or maximum, `stored` its input is int8."""
+    """A linear as lowered: `supplied` the producer left the row pair or maximum, `stored` its input is int8, `static`
+    its scale is, `planes` of what the product reads."""
 
     samples: int
     tokens: int
@@ -55,6 +60,8 @@ class LinearShape:
     stored: bool
     residual: bool
     gate: bool
+    static: bool = False
+    planes: int = 1
 
 
 @dataclass(frozen=True)
@@ -73,6 +80,8 @@ class ConvShape:
     temb: bool
     residual: bool
     stats: bool
+    bits: int = 8
+    planes: int = 1
 
 
 @dataclass(frozen=True)
@@ -92,7 +101,8 @@ class AttentionShape:
 
 @dataclass(frozen=True)
 class RowwiseShape:
-    """A pass over rows: `kind` is group_norm, quantise, silu or centre; items are bytes of a stored element."""
+    """A pass over rows: `kind` is group_norm, quantise, silu or centre; items are bytes of a stored element, of 15-bit
+    integers in each of two `planes`."""
 
     kind: str
     samples: int
@@ -103,6 +113,7 @@ class RowwiseShape:
     gate: bool
     row_max: bool
     groups: int
+    planes: int = 1
 
 
 Shape = LinearShape | ConvShape | AttentionShape | RowwiseShape
@@ -192,6 +203,8 @@ def _shape(op: Operation, blocks: Iterator[int]) -> tuple[Shape, _Values, _Value
                 temb=op.temb is not None,
                 residual=op.residual is not None,
                 stats=op.stats is not None,
+                bits=weight_bits(op),
+                planes=op.planes,
             )
             return conv, [op.x, op.x2, op.temb, op.residual], [op.y, op.stats]
         case QLinearOp():
@@ -220,9 +233,9 @@ def _linear(op: QLinearOp) -> tuple[Shape, _Values, _Values]:
     sections: list[SectionShape] = []
     writes: _Values = []
     results = iter(op.results_)
-    for w, kind, stats in zip(op.weights, op.kinds.data, op.stats.data, strict=True):
+    for w, kind, stats, bits in zip(op.weights, op.kinds.data, op.stats.data, section_bits(op), strict=True):
         halves = 2 if kind.data == "geglu" else 1
-        sections.append(SectionShape(kind.data, stats.data, shape_of(w)[1] // halves, halves))
+        sections.append(SectionShape(kind.data, stats.data, shape_of(w)[1] // halves, halves, bits))
         writes.append(next(results))
         writes.append(next(results) if kind.data == "q8_head" or stats.data != "none" else None)
     shape = LinearShape(
@@ -233,9 +246,11 @@ def _linear(op: QLinearOp) -> tuple[Shape, _Values, _Values]:
         heads=op.heads.value.data if op.heads is not None else 0,
         norm=op.gamma is not None,
         supplied=op.rows is not None,
-        stored=op.x_scale is not None,
+        stored=op.is_stored,
         residual=op.residual is not None,
         gate=op.act is not None,
+        static=op.x_scale is not None,
+        planes=op.planes,
     )
     return shape, [op.x, op.x2, op.rows, op.residual], writes
 
@@ -267,5 +282,6 @@ def _rowwise(op: QGroupNormOp | QQuantiseOp | QSiluOp | QCentreOp) -> tuple[Shap
         gate=gate,
         row_max=row_max,
         groups=groups,
+        planes=planes_of(op.y),
     )
     return shape, reads, writes

@@ -343,6 +343,13 @@ class Builder:
         self.vector(amax, inv, rows, func=Function.RECIP, op2=Op2.MUL)
         self.vector(amax, s, rows, m1=IMM)
 
+    def combine(self, acc: Slot, rows: int, tiles: int, valid: int) -> Slot:
+        """As `vectors.combine` of two planes."""
+        x = self.slot("vbuf", rows * tiles * 2)
+        op2 = pack(Op2.ADD, Operand.ELEM)
+        self.vec((acc,), (x,), rows, tiles, valid, ACC, VEC32, m1=IMM, op2=op2, b=ACC)
+        return x
+
     # -- records ---------------------------------------------------------------------------------------------------
 
     def mm_records(self) -> Words:
@@ -379,5 +386,5 @@ def item_bytes(kind: str) -> int:
     return ITEM_BYTES[{"f32": "f32", "q8_head": "i8", "q8_static": "i8"}.get(kind, "f16")]
 
 
-FILL, TRANSPOSE = int(DmaFormat.FILL), int(DmaFormat.TRANSPOSE)
+FILL, INT4, TRANSPOSE = int(DmaFormat.FILL), int(DmaFormat.INT4), int(DmaFormat.TRANSPOSE)
 SUM, ABSMAX, MAXIMUM, PAIR = int(Reduce.SUM), int(Reduce.ABSMAX), int(Reduce.MAX), int(Reduce.SUM_SQ)

@@ -54,7 +54,8 @@ VEC_COLUMNS = (
 
 @dataclass(frozen=True)
 class OpEstimate:
-    """One operation on its slowest tile, of all tiles together: `executed` MACs and bytes.
+    """One operation on its slowest tile, of all tiles together: `executed` MACs and bytes. Each MAC of the graph is
+    executed `passes` times, twice where an operand has 15 bits.
 
     `cycles`: from when all operations before it are done until it is, so that an entry's operations add up to it.
     """
@@ -70,6 +71,7 @@ class OpEstimate:
     bytes: int
     words: int
     cycles: int
+    passes: float = 1
 
     @property
     def bound(self) -> str:
@@ -315,6 +317,7 @@ class Estimator:
                     bytes=round(n[7] * plan[at].tiles),
                     words=n[5],
                     cycles=round(cycles[at]),
+                    passes=_passes(op.shape),
                 )
             )
         return found
@@ -439,6 +442,14 @@ def dram_times(arch: Arch) -> npt.NDArray[np.float64]:
         response = way + cycles("tRCDWR", "tWL", "tBL")
         rate = float(file.peak_bytes_per_second) / arch.clock_hz
     return np.array([latency, response, d.port_bytes_per_cycle, rate, arch.latency.remote_signal])
+
+
+def _passes(s: Shape) -> float:
+    """How often a MAC of the graph is executed: once for each int8 plane of the streamed operand, which in an attention
+    with 15-bit probabilities one of two products has."""
+    if isinstance(s, AttentionShape):
+        return 1.5 if s.wide else 1
+    return 1 if isinstance(s, RowwiseShape) else s.planes
 
 
 def _rows(s: LinearShape | AttentionShape | RowwiseShape | ConvShape) -> int:

@@ -13,16 +13,18 @@ from xdsl.ir import SSAValue
 
 from ...ir.arch import Arch
 from ...ir.graph import btc, shape_of
-from ...ir.isa import Format, Function, Op2, Reduce
-from ...ir.qgraph import QLinearOp
+from ...ir.isa import DmaFormat, Format, Function, Op2, Reduce
+from ...ir.qgraph import QLinearOp, section_bits
 from ...ir.tile_program import Buf, Dram
+from ..int4 import contiguous, inputs_of, pack_int4, quantise_int4, run_bytes
 from ..pack_weights import pack_rows, row_scales, rows_of
-from ..tiling import Blocks, Unit, linear_blocks, row_blocks
+from ..tiling import Blocks, Unit, int4_step, linear_blocks, row_blocks
 from ..weights import F32, Fixed, column_sums, pack_tiles, pad_rows, quantised, shifted_bias
 from .constants import PANEL, Bytes
 from .context import Block, Lowering, all_units, at, exponent, grid, pitch, stat_parts
 from .emitter import Col, Emitter, Factor, Factors, Red, Row, View
-from .vectors import norm_vectors, token_scales
+from .rowwise import inverse
+from .vectors import combine, norm_vectors, token_scales
 
 BATCH = 4  # pieces of a prologue in VBUF together, each at most an eighth of it
 GATE = {"silu": "sigmoid", "gelu": "phi", "quick_gelu": "quick_gelu"}
@@ -31,13 +33,15 @@ GATE = {"silu": "sigmoid", "gelu": "phi", "quick_gelu": "quick_gelu"}
 
 @dataclass(frozen=True)
 class SectionPlan:
-    """One section's shape: `n` output columns, `halves` 2 for GEGLU, `group` tiles that must stay together."""
+    """One section's shape: `n` output columns, `halves` 2 for GEGLU, `group` tiles that must stay together, bits of
+    the weight."""
 
     kind: str
     stats: str
     n: int
     halves: int
     group: int
+    bits: int
     blocks: Blocks
 
 
@@ -57,16 +61,21 @@ def plan_linear(op: QLinearOp, where: str, arch: Arch) -> list[SectionPlan]:
     samples, tokens = linear_grid(op)
     most = max((u.hi - u.lo for group in all_units(samples, tokens, arch) for u in group), default=1)
     plans: list[SectionPlan] = []
-    for w, kind, stats in zip(op.weights, op.kinds.data, op.stats.data, strict=True):
+
+    def cut(n: int, most: int, group: int, bits: int) -> Blocks:
+        return linear_blocks(where, kt, n, most, group, arch, op.planes, int4_step(arch) if bits == 4 else 1)
+
+    sections = zip(op.weights, op.kinds.data, op.stats.data, section_bits(op), strict=True)
+    for w, kind, stats, bits in sections:
         halves = 2 if kind.data == "geglu" else 1
         n = shape_of(w)[1] // halves
         group = halves
         if kind.data == "q8_head":
             group = -(-n // op.heads.value.data // c) if op.heads else 1
-        blocks = linear_blocks(where, kt, halves * -(-n // c), most, group, arch)
-        plans.append(SectionPlan(kind.data, stats.data, n, halves, group, blocks))
+        blocks = cut(halves * -(-n // c), most, group, bits)
+        plans.append(SectionPlan(kind.data, stats.data, n, halves, group, bits, blocks))
     rows = min(p.blocks.rows for p in plans)
-    return [replace(p, blocks=linear_blocks(where, kt, p.halves * -(-p.n // c), rows, p.group, arch)) for p in plans]
+    return [replace(p, blocks=cut(p.halves * -(-p.n // c), rows, p.group, p.bits)) for p in plans]
 
 
 @dataclass(frozen=True)
@@ -106,7 +115,8 @@ class LinearLowering:
         self.supplied = low.tensors[op.rows] if op.rows is not None else None
         self.plans = plan_linear(op, low.source, low.arch)
         low.admit(self._words())
-        stored = "f16" if op.x_scale is None else "i8"
+        self.planes = op.planes
+        stored = "i8" if op.is_stored else "f16"
         self.sources = [low.operand(v, stored) for v in (op.x, op.x2) if v is not None]
         self.widths = [btc(op.x, "x")[2]] + ([btc(op.x2, "x2")[2]] if op.x2 else [])
         self.source_tiles = [low.tiles_of(k) for k in self.widths]
@@ -139,11 +149,18 @@ class LinearLowering:
         w = self.low.pool.weight(self.op.weights[index])
         step = c * max(1, PANEL // (self.kt * self.arch.rows * c))
         bounds = [sum(self.widths[:i]) for i in range(len(self.widths) + 1)]
+        inputs = inputs_of(self.low.pool.param(self.op.gram)) if p.bits == 4 and self.op.gram is not None else None
         scales, sums = [], []
         for half in range(p.halves):
             for lo in range(half * p.n, (half + 1) * p.n, step):
                 part = w[:, lo : min(lo + step, (half + 1) * p.n)]
-                if isinstance(part, Fixed):
+                if p.bits == 4:
+                    part = part.floats() if isinstance(part, Fixed) else part
+                    pieces = contiguous(self.widths)
+                    packed = quantise_int4(rows_of(part.T), pieces, inputs)
+                    scale, total = packed.scale, packed.integers().sum(axis=1, dtype=np.int64)
+                    made = pack_int4(packed, pieces, self.arch.rows, c)
+                elif isinstance(part, Fixed):
                     q, scale = quantised(part)
                     total = column_sums(q)
                     padded = [pad_rows(q[a:b], self.arch.rows) for a, b in pairwise(bounds)]
@@ -157,6 +174,13 @@ class LinearLowering:
                 sums.append(total)
                 yield made
         self._scales[index], self._sums[index] = np.concatenate(scales), np.concatenate(sums)
+
+    def _column_tile(self, p: SectionPlan, sources: int | None = None) -> int:
+        """Bytes of one column tile of a section's weight, or of its first sources."""
+        tiles = self.source_tiles[:sources]
+        if p.bits == 4:
+            return sum(run_bytes(t, self.arch.rows, self.arch.cols) for t in tiles)
+        return sum(tiles) * self.arch.rows * self.arch.cols
 
     def _column_scales(self, index: int) -> F32:
         """The scales of a section's columns; known already when its weight was written."""
@@ -201,7 +225,7 @@ class LinearLowering:
                     out[k, :, : p.n] = row.reshape(p.halves, p.n)
                 return out
 
-            size = p.halves * nt * self.kt * self.arch.rows * c
+            size = p.halves * nt * self._column_tile(p)
             name = f"{self.low.source}.w{i}"
             self.weights.append(pool.raw(name, size, make_weight))
             count = 3 if k_scale is not None else 2
@@ -255,17 +279,23 @@ class LinearLowering:
             yield pro, main
 
     def _prologue(self, e: Emitter, unit: Unit, lo: int, hi: int, norm: Buf | None) -> tuple[Buf, Buf | None]:
-        """Quantised rows in ACT [rows][kt], and their scales in PARAM unless static. Few rows at a time are in VBUF."""
+        """Quantised rows in ACT, and their scales in PARAM unless static. Few rows at a time are in VBUF.
+
+        A row is its sources one behind the other, [tiles] of each, with 15 bits [planes][tiles].
+        """
         rows, sub = hi - lo, self.plans[0].blocks.sub
-        act = e.alloc("act", rows * self.kt)
-        if self.op.x_scale is not None:
+        act = e.alloc("act", self.planes * rows * self.kt)
+        if self.op.is_stored:
             self._stored_rows(e, unit, lo, rows, act)
+            return act, None
+        if self.op.x_scale is not None:
+            self._static_rows(e, unit, lo, rows, act, norm, self.op.x_scale.value.data)
             return act, None
         amax, inv, s = (e.alloc("param", rows) for _ in range(3))
         known = norm is None and self.supplied is not None
         if known and self.supplied is not None:
             e.load(amax, self.supplied, 4 * rows, offset=at(self.supplied, unit.b, 0, lo))
-            token_scales(e, amax, inv, s, rows)
+            token_scales(e, amax, inv, s, rows, 0, self.planes)
         stats = self._supplied_norm(e, unit, lo, rows) if norm is not None else None
         for a in range(0, rows, BATCH * sub):
             z = min(a + BATCH * sub, rows)
@@ -274,12 +304,27 @@ class LinearLowering:
             if not known:
                 for p in batch:
                     self._pass(e, p, None, red=Red(Reduce.ABSMAX, amax, p.lo), **affine[p])
-                token_scales(e, amax, inv, s, z - a, a)
+                token_scales(e, amax, inv, s, z - a, a, self.planes)
             for p in batch:
-                d = View(act, Format.I8, self.kt, 1, p.lo * self.kt)
                 factors: Factors = {**affine[p], "r": Row(inv, p.lo)}
-                self._pass(e, p, d, **factors)
+                self._pass(e, p, self._rows_of(act, p), **factors)
         return act, s
+
+    def _rows_of(self, act: Buf, p: Piece) -> View:
+        """The rows of a piece in ACT."""
+        line = self.planes * self.kt
+        return View(act, Format.I8 if self.planes == 1 else Format.I15_SPLIT, line, 1, p.lo * line)
+
+    def _static_rows(
+        self, e: Emitter, unit: Unit, lo: int, rows: int, act: Buf, norm: Buf | None, scale: float
+    ) -> None:
+        """float16 rows quantised with a static scale, after LayerNorm if there is one."""
+        stats = self._supplied_norm(e, unit, lo, rows) if norm is not None else None
+        sub = self.plans[0].blocks.sub
+        for a in range(0, rows, sub):
+            p = self._load_rows(e, unit, lo, a, min(a + sub, rows))
+            factors: Factors = {**self._affine(e, p, norm, stats), "r": inverse(scale)}
+            self._pass(e, p, self._rows_of(act, p), **factors)
 
     def _affine(self, e: Emitter, p: Piece, norm: Buf | None, stats: tuple[Buf, Buf] | None) -> Factors:
         """LayerNorm of a piece as the factors of a vector pass; without LayerNorm none."""
@@ -314,7 +359,7 @@ class LinearLowering:
         t0 = 0
         for k, tiles in zip(self.widths, self.source_tiles, strict=True):
             src = View(p.buf, Format.F16, self.kt, 1, t0)
-            dst = replace(d, at=d.at + t0) if d is not None else None
+            dst = d.tile(self.planes * t0) if d is not None else None
             step = replace(red, accumulate=t0 > 0) if red is not None else None
             e.vec(src, dst, p.rows, tiles, self.low.tail(k), red=step, **factors)
             t0 += tiles
@@ -349,7 +394,8 @@ class LinearLowering:
         for t0 in range(0, nt, step):
             g = min(step, nt - t0)
             panel = Panel(t0, g, min(g * c, p.n - t0 * c), self.low.tail(p.n) if t0 + g == nt else c)
-            acc = self._product(e, index, p, panel, rows, act)
+            product = View(self._product(e, index, p, panel, rows, act), Format.I32, 1, rows)
+            acc = combine(e, product, self.planes, rows, p.halves * g, panel.tail)
             vectors = e.alloc("param", (3 if p.kind == "q8_static" else 2) * p.halves * g * c)
             dram = self.vectors[index]
             count = 3 if p.kind == "q8_static" else 2
@@ -371,34 +417,68 @@ class LinearLowering:
 
     def _product(self, e: Emitter, index: int, p: SectionPlan, panel: Panel, rows: int, act: Buf) -> Buf:
         """ACC [halves * g][rows] = ACT rows x weight panel, in chunks of the reduction if the panel is large."""
+        r, g = self.arch.rows, panel.tiles
+        acc = e.alloc("acc", self.planes * p.halves * g * rows)
+        for k0, nk in self._chunks(p):
+            wgt = e.alloc("wgt", p.halves * g * nk * r)
+            self._load_panel(e, wgt, index, p, panel, k0, nk)
+            for plane, k, n, act_at in self._segments(k0, nk):
+                e.mm(
+                    act,
+                    wgt,
+                    acc,
+                    rows=(1, rows),
+                    row_stride=(0, self.planes * self.kt),
+                    nc=n,
+                    nn=p.halves * g,
+                    wn=nk * r,
+                    an=rows,
+                    act_at=act_at,
+                    wgt_at=(k - k0) * r,
+                    acc_at=plane * p.halves * g * rows,
+                    accumulate=k > 0,
+                )
+        return acc
+
+    def _chunks(self, p: SectionPlan) -> Iterator[tuple[int, int]]:
+        """Parts of the reduction that are loaded at once: first tile, tiles. Those of int4 do not cross sources."""
+        first = 0
+        for tiles in self.source_tiles if p.bits == 4 else [self.kt]:
+            for k in range(0, tiles, p.blocks.chunk):
+                yield first + k, min(p.blocks.chunk, tiles - k)
+            first += tiles
+
+    def _segments(self, k0: int, nk: int) -> Iterator[tuple[int, int, int, int]]:
+        """Products of a chunk: plane, first reduction tile, tiles, ACT address. In one plane all tiles lie side by
+        side, of two planes those of one source."""
+        if self.planes == 1:
+            yield 0, k0, nk, k0
+            return
+        first = 0
+        for tiles in self.source_tiles:
+            lo, hi = max(k0, first), min(k0 + nk, first + tiles)
+            if lo < hi:
+                for plane in range(self.planes):
+                    yield plane, lo, hi - lo, self.planes * first + plane * tiles + lo - first
+            first += tiles
+
+    def _load_panel(self, e: Emitter, wgt: Buf, index: int, p: SectionPlan, panel: Panel, k0: int, nk: int) -> None:
+        """A panel's weights of reduction tiles k0 .. k0 + nk - 1 into WGT, [halves][g][nk][r]."""
         c, r, kt, g = self.arch.cols, self.arch.rows, self.kt, panel.tiles
         nt = self.low.tiles_of(p.n)
-        acc = e.alloc("acc", p.halves * g * rows)
-        dram = self.weights[index]
-        tile = r * c
-        for k0 in range(0, kt, p.blocks.chunk):
-            nk = min(p.blocks.chunk, kt - k0)
-            wgt = e.alloc("wgt", p.halves * g * nk * r)
-            offset = (panel.t0 * kt + k0) * tile
-            if nk == kt:
-                e.load(wgt, dram, g * kt * tile, (p.halves,), (nt * kt * tile,), (g * kt * r,), offset=offset)
-            else:
-                strides = (kt * tile, nt * kt * tile)
-                e.load(wgt, dram, nk * tile, (g, p.halves), strides, (nk * r, g * nk * r), offset=offset)
-            e.mm(
-                act,
-                wgt,
-                acc,
-                rows=(1, rows),
-                row_stride=(0, kt),
-                nc=nk,
-                nn=p.halves * g,
-                wn=nk * r,
-                an=rows,
-                act_at=k0,
-                accumulate=k0 > 0,
-            )
-        return acc
+        dram, size = self.weights[index], self._column_tile(p)
+        steps = (nk * r, g * nk * r)
+        if p.bits == 4:
+            source = next(i for i in range(len(self.source_tiles)) if k0 < sum(self.source_tiles[: i + 1]))
+            before = self._column_tile(p, source) + run_bytes(k0 - sum(self.source_tiles[:source]), r, c)
+            offset = panel.t0 * size + before
+            inner, strides = run_bytes(nk, r, c), (size, nt * size)
+            e.load(wgt, dram, inner, (g, p.halves), strides, steps, offset=offset, fmt=DmaFormat.INT4)
+        elif nk == kt:
+            e.load(wgt, dram, g * size, (p.halves,), (nt * size,), (g * kt * r,), offset=panel.t0 * size)
+        else:
+            offset = (panel.t0 * kt + k0) * r * c
+            e.load(wgt, dram, nk * r * c, (g, p.halves), (size, nt * size), steps, offset=offset)
 
     def _values(
         self,
@@ -409,7 +489,7 @@ class LinearLowering:
         unit: Unit,
         lo: int,
         rows: int,
-        acc: Buf,
+        acc: View,
         s: Buf | None,
         vectors: Buf,
         row_stats: Buf | None,
@@ -421,7 +501,6 @@ class LinearLowering:
         words = 2 if wide else 1
         d = View(e.alloc("vbuf", rows * g * words), Format.F32 if wide else Format.F16, g * words, words)
         affine: Factors = {"a1": _token(s), "a2": Col(vectors), "b2": Col(vectors, bias)}
-        a = View(acc, Format.I32, 1, rows)
         column_at: Buf | None = None
         red: Red | None = None
         if row_stats is not None:
@@ -434,10 +513,8 @@ class LinearLowering:
             gate = View(e.alloc("vbuf", rows * g * 2), Format.F32, 2 * g, 2)
             gate_affine: Factors = {"a1": _token(s), "a2": Col(vectors, g * c), "b2": Col(vectors, bias + g * c)}
             table = self.low.tables[unit.tile]["phi"]
-            e.vec(
-                replace(a, at=g * rows), gate, rows, g, panel.tail, func=Function.GATE_MUL, table=table, **gate_affine
-            )
-            e.vec(a, d, rows, g, panel.tail, op2=Op2.MUL, b=gate, red=red, **affine)
+            e.vec(acc.tile(g), gate, rows, g, panel.tail, func=Function.GATE_MUL, table=table, **gate_affine)
+            e.vec(acc, d, rows, g, panel.tail, op2=Op2.MUL, b=gate, red=red, **affine)
         else:
             extra: dict[str, object] = {}
             if self.op.act is not None:
@@ -449,7 +526,7 @@ class LinearLowering:
                 offset = at(source, unit.b, lo, panel.t0 * c)
                 e.load(res, source, 2 * panel.valid, (rows,), (pitch(source),), (g,), offset=offset)
                 extra.update(op2=Op2.ADD, b=View(res, Format.F16, g, 1))
-            e.vec(a, d, rows, g, panel.tail, red=red, **affine, **extra)  # type: ignore[arg-type]
+            e.vec(acc, d, rows, g, panel.tail, red=red, **affine, **extra)  # type: ignore[arg-type]
         item = 4 if wide else 2
         offset = at(out, unit.b, lo, panel.t0 * c)
         e.store(out, d.buf, item * panel.valid, (rows,), (pitch(out),), (g * words,), offset=offset)
@@ -468,16 +545,23 @@ class LinearLowering:
         unit: Unit,
         lo: int,
         rows: int,
-        acc: Buf,
+        acc: View,
         s: Buf | None,
         vectors: Buf,
     ) -> None:
         """Int8 with a static scale for each column."""
         c, g, out = self.arch.cols, panel.tiles, self.outputs[index]
         d = View(e.alloc("act", rows * g), Format.I8, g, 1)
-        a = View(acc, Format.I32, 1, rows)
         e.vec(
-            a, d, rows, g, panel.tail, a1=_token(s), a2=Col(vectors), b2=Col(vectors, g * c), r=Col(vectors, 2 * g * c)
+            acc,
+            d,
+            rows,
+            g,
+            panel.tail,
+            a1=_token(s),
+            a2=Col(vectors),
+            b2=Col(vectors, g * c),
+            r=Col(vectors, 2 * g * c),
         )
         offset = at(out, unit.b, lo, panel.t0 * c)
         e.store(out, d.buf, panel.valid, (rows,), (pitch(out),), (g,), offset=offset)
@@ -491,7 +575,7 @@ class LinearLowering:
         unit: Unit,
         lo: int,
         rows: int,
-        acc: Buf,
+        acc: View,
         s: Buf | None,
         vectors: Buf,
     ) -> None:
@@ -506,8 +590,8 @@ class LinearLowering:
             amax = e.alloc("param", rows)
             cols = h * ht * c
             e.vec(
-                View(acc, Format.I32, 1, rows, h * ht * rows),
-                replace(value, at=h * ht),
+                acc.tile(h * ht),
+                value.tile(h * ht),
                 rows,
                 ht,
                 self.low.tail(width),
@@ -518,7 +602,7 @@ class LinearLowering:
             )
             inv, scale = e.alloc("param", rows), e.alloc("param", rows)
             token_scales(e, amax, inv, scale, rows)
-            e.vec(replace(value, at=h * ht), replace(d, at=h * ht), rows, ht, self.low.tail(width), r=Row(inv))
+            e.vec(value.tile(h * ht), d.tile(h * ht), rows, ht, self.low.tail(width), r=Row(inv))
             head = panel.t0 // ht + h
             e.store(scales, scale, 4 * rows, offset=at(scales, unit.b, head, lo))
         offset = at(out, unit.b, lo, panel.t0 * c)

@@ -68,8 +68,8 @@ def element_name(t: Attribute) -> str:
         return "f16"
     if isinstance(t, Float32Type):
         return "f32"
-    assert isinstance(t, IntegerType) and t.width.data == 8
-    return "i8"
+    assert isinstance(t, IntegerType) and t.width.data in (8, 16)
+    return "i8"  # 15-bit integers are two planes of them
 
 
 def dtype_of(v: SSAValue) -> str:
@@ -126,11 +126,9 @@ def lower_entry(f: FuncOp, arch: Arch, pool: ConstantPool, state: set[str]) -> L
     entry.written = tuple(low.body)
     entry.program = TileProgram(f.sym_name.data, [], low.body)
     low.body = []  # the makers of constants keep `low`
-    used: set[Any] = set()
-    for section in entry.program.sections:
-        for one in section.ops:
-            if isinstance(one, Instr):
-                used.update(one.operands.values())
+    used: set[Dram] = set()
+    for _, instruction in entry.program.instructions():
+        used.update(thing for thing in instruction.things if isinstance(thing, Dram))
     entry.program.drams = [*(d for d in pool.drams.values() if d in used), *low.declared]
     return entry
 

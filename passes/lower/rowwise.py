@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from typing import cast
 
 import numpy as np
+from xdsl.ir import SSAValue
 
 from ...ir.graph import btc, shape_of
 from ...ir.isa import Format, Function, Reduce
-from ...ir.qgraph import QCentreOp, QGroupNormOp, QQuantiseOp, QSiluOp
+from ...ir.qgraph import QCentreOp, QGroupNormOp, QQuantiseOp, QSiluOp, planes_of
 from ...ir.tile_program import Buf, Dram
 from ..tiling import Unit, row_blocks
 from .context import Block, Lowering, all_units, at, grid, pitch
@@ -25,7 +26,7 @@ STAT_CHUNK = 64  # partials combined by one column reduction; part of the numeri
 
 @dataclass
 class RowPass:
-    """What happens to each row: sources, factors by name, function, output format."""
+    """What happens to each row: sources, factors by name, function, output format; of 15-bit integers two planes."""
 
     low: Lowering
     sources: list[Dram]
@@ -34,15 +35,15 @@ class RowPass:
     silu: bool = False
     row_max: Dram | None = None
     offset: bool = False  # int8 in the offset format
+    planes: int = 1
 
     def blocks(self, e_first: Emitter, unit: Unit) -> Iterator[Block]:
         """Blocks of rows; `e_first` is the first block's prologue, already filled with what the factors need."""
         low, arch = self.low, self.low.arch
         out_channels = [int(d.shape[2]) for d in self.sources]
         widest = max(low.tiles_of(k) for k in out_channels)
-        rows = max(
-            1, min(arch.words["vbuf"] // 8 // widest, arch.words["act"] // 8 // widest, arch.words["param"] // 32)
-        )
+        act = arch.words["act"] // 8 // (self.planes * widest)
+        rows = max(1, min(arch.words["vbuf"] // 8 // widest, act, arch.words["param"] // 32))
         pro = e_first
         for lo, hi in row_blocks(unit, rows):
             e = low.emitter()
@@ -68,9 +69,10 @@ class RowPass:
         offset = at(dram, unit.b, lo)
         e.load(x, dram, item * k, (rows,), (pitch(dram),), (tiles * words,), offset=offset)
         a = View(x, Format.F32 if wide else Format.F16, tiles * words, words)
+        line = self.planes * tiles
         if self.out.dtype == "i8":
-            kind = Format.I8_OFFSET if self.offset else Format.I8
-            d = View(e.alloc("act", rows * tiles), kind, tiles, 1)
+            kind = Format.I15_SPLIT if self.planes > 1 else Format.I8_OFFSET if self.offset else Format.I8
+            d = View(e.alloc("act", rows * line), kind, line, 1)
         else:
             d = View(e.alloc("vbuf", rows * tiles), Format.F16, tiles, 1)
         shifted = self._shifted(channel)
@@ -80,7 +82,9 @@ class RowPass:
         e.vec(a, d, rows, tiles, low.tail(k), func=func, table=table, red=red, **shifted)
         size = 1 if self.out.dtype == "i8" else 2
         offset = at(self.out, unit.b, lo, channel)
-        e.store(self.out, d.buf, size * k, (rows,), (pitch(self.out),), (tiles,), offset=offset)
+        dims = self.planes  # rows, and planes where there are two
+        n, strides, steps = (rows, self.planes), (pitch(self.out), self.out.shape[2] // self.planes), (line, tiles)
+        e.store(self.out, d.buf, size * k, n[:dims], strides[:dims], steps[:dims], offset=offset)
 
     def _shifted(self, channel: int) -> Factors:
         """The factors for a source whose first channel is `channel`."""
@@ -93,13 +97,19 @@ def inverse(scale: float) -> float:
     return float(np.float32(1) / np.float32(scale))
 
 
+def integer_result(low: Lowering, y: SSAValue) -> Dram:
+    """The DRAM tensor of integers, of 15-bit ones with both planes in a row."""
+    b, t, c = btc(y, "y")
+    return low.result(y, "i8", (b, t, planes_of(y) * c))
+
+
 def lower_quantise(low: Lowering, op: QQuantiseOp, work: bool = True) -> None:
     samples, tokens = grid(*btc(op.x, "x")[:2])
-    out = low.result(op.y, "i8", btc(op.y, "y"))
+    out = integer_result(low, op.y)
     factors: Factors = {"r": inverse(op.scale.value.data)}
     if op.zero is not None:  # the offset format takes 128 off
         factors = {"a1": inverse(op.scale.value.data), "b1": float(op.zero.value.data + 128)}
-    rows = RowPass(low, [low.tensors[op.x]], out, factors, offset=op.zero is not None)
+    rows = RowPass(low, [low.tensors[op.x]], out, factors, offset=op.zero is not None, planes=planes_of(op.y))
     if work:
         low.run(all_units(samples, tokens, low.arch), lambda u: rows.blocks(low.emitter(), u))
 
@@ -162,8 +172,7 @@ def lower_centre(low: Lowering, op: QCentreOp, work: bool = True) -> None:
 
 def lower_group_norm(low: Lowering, op: QGroupNormOp, work: bool = True) -> None:
     b, t, c = btc(op.y, "y")
-    dtype = "i8" if op.scale is not None else "f16"
-    out = low.result(op.y, dtype, (b, t, c))
+    out = integer_result(low, op.y) if op.scale is not None else low.result(op.y, "f16", (b, t, c))
     row_max = low.result(op.row_max, "f32", (b, 1, t), ".row_max") if op.row_max is not None else None
     sources = [low.operand(op.x)] + ([low.operand(op.x2)] if op.x2 else [])
     stats = [low.tensors[op.stats]] + ([low.tensors[op.stats2]] if op.stats2 else [])
@@ -187,7 +196,8 @@ def lower_group_norm(low: Lowering, op: QGroupNormOp, work: bool = True) -> None
         factors: Factors = {"a1": Col(vectors), "b1": Col(vectors, c)}
         if op.scale is not None:
             factors["r"] = inverse(op.scale.value.data)
-        yield from RowPass(low, sources, out, factors, op.act is not None, row_max).blocks(e, u)
+        rows = RowPass(low, sources, out, factors, op.act is not None, row_max, planes=planes_of(op.y))
+        yield from rows.blocks(e, u)
 
     if work:
         low.run(all_units(b, t, low.arch), template)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...ir.isa import Function, Op2
+from ...ir.isa import Format, Function, Op2
 from ...ir.tile_program import Buf
-from .emitter import Emitter, Row
+from .emitter import Emitter, Row, View
 
 
 def norm_vectors(e: Emitter, s: Buf, q: Buf, q_at: int, rows: int, count: int, eps: float) -> tuple[Buf, Buf]:
@@ -24,7 +24,23 @@ def norm_vectors(e: Emitter, s: Buf, q: Buf, q_at: int, rows: int, count: int, e
     return r, nb
 
 
-def token_scales(e: Emitter, amax: Buf, inv: Buf, s: Buf, rows: int, at: int = 0) -> None:
-    """From absolute maxima: `inv[i] = 127 * recip(amax)` that quantises and `s[i] = amax / 127` that undoes it."""
-    e.vector(amax, inv, rows, at=at, to=at, func=Function.RECIP, op2=Op2.MUL, b=127.0)
-    e.vector(amax, s, rows, at=at, to=at, a1=float(np.float32(1) / np.float32(127)))
+TOP = {1: 127, 2: 16319}
+"""The largest integer of a quantised value in one int8 plane, or in two."""
+
+
+def token_scales(e: Emitter, amax: Buf, inv: Buf, s: Buf, rows: int, at: int = 0, planes: int = 1) -> None:
+    """From absolute maxima: `inv[i] = 127 * recip(amax)` that quantises and `s[i] = amax / 127` that undoes it; with
+    two planes 16319 takes the place of 127."""
+    top = TOP[planes]
+    e.vector(amax, inv, rows, at=at, to=at, func=Function.RECIP, op2=Op2.MUL, b=float(top))
+    e.vector(amax, s, rows, at=at, to=at, a1=float(np.float32(1) / np.float32(top)))
+
+
+def combine(e: Emitter, hi: View, planes: int, rows: int, tiles: int, valid: int) -> View:
+    """A product as a vector operand: what is in ACC, or the products of two planes, one `tiles` tiles behind the
+    other, as `hi * 128 + lo` in float32."""
+    if planes == 1:
+        return hi
+    x = View(e.alloc("vbuf", rows * tiles * 2), Format.F32, 2 * tiles, 2)
+    e.vec(hi, x, rows, tiles, valid, a1=128.0, op2=Op2.ADD, b=hi.tile(tiles))
+    return x

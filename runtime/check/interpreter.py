@@ -1,8 +1,9 @@
 """The quantised graph, interpreted from `docs/numerics.md`: one function for each operation, results in stored form.
 
-Tensors are arrays [samples, tokens, channels] of float16, float32 or int8. What is shared with the compiler is data
-that is fixed before anything runs: the integers and scales of weights (`passes/weights.py`) and where reductions are
-cut (`cuts.py`). No arithmetic of the device is.
+Tensors are arrays [samples, tokens, channels] of float16, float32 or int8; 15-bit integers are two int8 planes side by
+side, high ones first. What is shared with the compiler is data that is fixed before anything runs: the integers and
+scales of weights (`passes/weights.py`, `passes/int4.py`) and where reductions are cut (`cuts.py`). No arithmetic of the
+device is.
 """
 
 from __future__ import annotations
@@ -19,7 +20,19 @@ from xdsl.ir import Operation, SSAValue
 from ...errors import DpuError
 from ...ir.graph import btc, conv_out_size, ints, shape_of
 from ...ir.locations import where
-from ...ir.qgraph import QAttentionOp, QCentreOp, QConvOp, QGroupNormOp, QLinearOp, QQuantiseOp, QSiluOp
+from ...ir.qgraph import (
+    QAttentionOp,
+    QCentreOp,
+    QConvOp,
+    QGroupNormOp,
+    QLinearOp,
+    QQuantiseOp,
+    QSiluOp,
+    planes_of,
+    section_bits,
+    weight_bits,
+)
+from ...passes.int4 import contiguous, inputs_of, quantise_int4
 from ...passes.weights import (
     Fixed,
     column_scales,
@@ -70,9 +83,20 @@ def _inverse(scale: npt.ArrayLike) -> F32:
     return np.asarray(np.float32(1) / np.asarray(scale, np.float32), np.float32)
 
 
-def _token_scales(amax: F32) -> tuple[F32, F32]:
-    """(what quantises, what undoes it) for absolute maxima."""
-    return fn.mul(np.float32(127), fn.recip(amax)), fn.mul(amax, _inverse(127))
+def _token_scales(amax: F32, top: int = 127) -> tuple[F32, F32]:
+    """(what quantises, what undoes it) for absolute maxima; `top` is the largest integer."""
+    return fn.mul(np.float32(top), fn.recip(amax)), fn.mul(amax, _inverse(top))
+
+
+def _integers(x: F32, planes: int) -> list[I8]:
+    """Quantised values, plane by plane."""
+    return [fn.to_int8(x)] if planes == 1 else list(fn.to_planes(x))
+
+
+def _joined(accumulators: list[I64]) -> F32:
+    """`cvt(acc)`, of two planes `cvt(acc_hi) * 128 + cvt(acc_lo)`."""
+    high, *low = (fn.from_int(a) for a in accumulators)
+    return fn.add(fn.mul(high, np.float32(128)), low[0]) if low else high
 
 
 def _moments(s: F32, q: F32, count: int, eps: float) -> tuple[F32, F32]:
@@ -110,7 +134,8 @@ def _combine(parts: F32, chunk: int) -> F32:
 
 def _conv_weights(w: F32, op: QConvOp, first: int, given: Fixed | None) -> tuple[list[I8], F32]:
     """Weights of each source as [kh, kw, c, n] integers, and the column scales; the model's own where it has some."""
-    if given is not None and not op.upsample and (op.x2_scale is None or op.x2_scale == op.x_scale):
+    four = weight_bits(op) == 4
+    if not four and given is not None and not op.upsample and (op.x2_scale is None or op.x2_scale == op.x_scale):
         q, scale = quantised(given.map(lambda a: a.transpose(2, 3, 1, 0).reshape(-1, len(a))))
         q = q.reshape(*w.shape[2:], w.shape[1], -1)
         return ([q] if op.x2 is None else [q[:, :, :first], q[:, :, first:]]), scale
@@ -119,6 +144,17 @@ def _conv_weights(w: F32, op: QConvOp, first: int, given: Fixed | None) -> tuple
         ratio = np.float32(op.x2_scale.value.data) / np.float32(op.x_scale.value.data)
         parts.append((w[:, first:] * ratio).astype(np.float32))
     n = w.shape[0]
+    if four:
+        flat = [p.transpose(0, 2, 3, 1).reshape(n, -1) for p in parts]
+        taps = w.shape[2] * w.shape[3]
+        cuts = contiguous([p.shape[1] for p in parts for _ in range(taps)])
+        found = quantise_int4(np.concatenate(flat, axis=1), cuts)
+        at, integers = 0, []
+        for p in parts:
+            mine = found.integers()[:, at : at + taps * p.shape[1]].reshape(n, *p.shape[2:], -1)
+            integers.append(np.ascontiguousarray(mine.transpose(1, 2, 3, 0)))
+            at += taps * p.shape[1]
+        return integers, found.scale
     scale = column_scales(*(p.transpose(2, 3, 1, 0).reshape(-1, n) for p in parts))
     return [quantise_columns(p.transpose(2, 3, 1, 0), scale) for p in parts], scale
 
@@ -152,12 +188,12 @@ def _conv(op: QConvOp, context: Context) -> list[Array]:
     b, _, n = btc(op.y, "y")
     ho, wo = conv_out_size(op)
     top, left, bottom, right = ints(op.pad)
-    images = []
+    images: list[list[I8]] = [[] for _ in range(op.planes)]
     for v in (op.x, op.x2):
         if v is not None:
-            x = context.read(v).reshape(b, h, w, -1)
             border = ((0, 0), (top, bottom), (left, right), (0, 0))
-            images.append(np.pad(x, border, constant_values=_zero(op.x_zero)))
+            for plane, x in zip(images, np.split(context.read(v), op.planes, axis=2), strict=True):
+                plane.append(np.pad(x.reshape(b, h, w, -1), border, constant_values=_zero(op.x_zero)))
     first, weight = shape_of(op.x)[2], context.param(op.w)
     bias = context.param(op.bias) if op.bias is not None else None
     residual = fn.from_half(context.read(op.residual)).reshape(b, ho, wo, n) if op.residual is not None else None
@@ -168,10 +204,10 @@ def _conv(op: QConvOp, context: Context) -> list[Array]:
         for px in range(step):
             kernel = upsample_phase(weight, py, px) if op.upsample else weight
             integers, scale = _conv_weights(kernel, op, first, context.fixed(op.w))
-            acc = _taps(images, integers, (py, px), (ho // step, wo // step), stride)
+            acc = [_taps(plane, integers, (py, px), (ho // step, wo // step), stride) for plane in images]
             power = _power(op.y_exp, -1)
             scale = fn.mul(scale, np.float32(op.x_scale.value.data))
-            y = fn.mul(fn.from_int(acc), fn.mul(scale, power))
+            y = fn.mul(_joined(acc), fn.mul(scale, power))
             added = bias
             if op.x_zero is not None:
                 sums = np.sum([q.sum(axis=(0, 1, 2), dtype=np.int64) for q in integers], axis=0)
@@ -204,18 +240,22 @@ def _linear(op: QLinearOp, context: Context) -> list[Array]:
         x = fn.add(fn.mul(x, context.param(op.gamma)), context.param(op.beta))
     elif supplied is not None:
         amax = supplied[:, 0]
-    if op.x_scale is None:
-        inverse, scale = _token_scales(fn.row_absmax(x) if amax is None else amax)
-        rows = fn.to_int8(fn.mul(x, inverse[..., None]))
+    scale = np.ones(x.shape[:2], np.float32)
+    if op.is_stored:
+        rows = [x.astype(np.int8)]
+    elif op.x_scale is not None:
+        rows = _integers(fn.mul(x, _inverse(op.x_scale.value.data)), op.planes)
     else:
-        rows, scale = x.astype(np.int8), np.ones(x.shape[:2], np.float32)
+        top = 127 if op.planes == 1 else 16319
+        inverse, scale = _token_scales(fn.row_absmax(x) if amax is None else amax, top)
+        rows = _integers(fn.mul(x, inverse[..., None]), op.planes)
     residual = fn.from_half(context.read(op.residual)) if op.residual is not None else None
     biases, key_scales = iter(op.biases), iter(op.k_scales)
     results: list[Array] = []
-    for w, kind, stats, has in zip(op.weights, op.kinds.data, op.stats.data, op.has_bias.get_values(), strict=True):
-        weight = context.param(w)
-        q, columns = quantised(context.fixed(w) or weight)
-        y = fn.from_int(fn.product(rows, np.asarray(q)))
+    sections = zip(op.weights, op.kinds.data, op.stats.data, op.has_bias.get_values(), section_bits(op), strict=True)
+    for w, kind, stats, has, bits in sections:
+        q, columns = _linear_weight(w, bits, op, context)
+        y = _joined([fn.product(plane, np.asarray(q)) for plane in rows])
         if op.x_scale is not None:
             columns = fn.mul(columns, np.float32(op.x_scale.value.data))
         power = _power(op.y_exp, -1)
@@ -248,6 +288,16 @@ def _linear(op: QLinearOp, context: Context) -> list[Array]:
         if stats.data != "none":
             results.append(_statistics(fn.from_half(stored), stats.data, op, context))
     return results
+
+
+def _linear_weight(w: SSAValue, bits: int, op: QLinearOp, context: Context) -> tuple[I8, F32]:
+    """Integers [k, n] and column scales of a section's weight."""
+    if bits == 8:
+        return quantised(context.fixed(w) or context.param(w))
+    widths = [btc(v, "x")[2] for v in (op.x, op.x2) if v is not None]
+    inputs = None if op.gram is None else inputs_of(context.param(op.gram))
+    found = quantise_int4(context.param(w).T, contiguous(widths), inputs)
+    return found.integers().T, found.scale
 
 
 def _queries(y: Array, heads: int) -> list[Array]:
@@ -289,7 +339,8 @@ def _group_norm(op: QGroupNormOp, context: Context) -> list[Array]:
     if op.act is not None:
         y = fn.activation(y, op.act.data)
     if op.scale is not None:
-        return [fn.to_int8(fn.mul(y, _inverse(op.scale.value.data)))]
+        planes = _integers(fn.mul(y, _inverse(op.scale.value.data)), planes_of(op.y))
+        return [np.concatenate(planes, axis=2)]
     half = fn.to_half(y)
     return [half] if op.row_max is None else [half, fn.row_absmax(fn.from_half(half))[:, None]]
 
@@ -297,7 +348,7 @@ def _group_norm(op: QGroupNormOp, context: Context) -> list[Array]:
 def _quantise(op: QQuantiseOp, context: Context) -> list[Array]:
     y = fn.mul(_values(context, op.x), _inverse(op.scale.value.data))
     if op.zero is None:
-        return [fn.to_int8(y)]
+        return [np.concatenate(_integers(y, planes_of(op.y)), axis=2)]
     return [fn.to_offset(fn.add(fn.add(y, np.float32(_zero(op.zero) + 128)), np.float32(-128)))]
 
 

@@ -19,6 +19,9 @@ def calibrate(
         int, typer.Option(min=0, help="Choose the steps evenly from a schedule of so many; 0: --steps is the schedule.")
     ] = 0,
     device: Annotated[str, typer.Option(help="Where the graphs run: cpu or cuda.")] = "cpu",
+    grams: Annotated[
+        bool, typer.Option("--grams", help="Record x^T x of the UNet's linears too, for dpuc compile --gptq: large.")
+    ] = False,
 ) -> None:
     """How large do the activations of this model get?
 
@@ -34,5 +37,5 @@ def calibrate(
 
     check_output(out)
     with progress("calibrating") as bar:
-        calibrate_folder(model, out, prompts, steps, guidance, parse_size(size), bar, of_steps, device)
+        calibrate_folder(model, out, prompts, steps, guidance, parse_size(size), bar, of_steps, device, grams)
     typer.echo(f"wrote {out}")

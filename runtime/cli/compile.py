@@ -14,7 +14,10 @@ def compile_model(
     model: Annotated[Path, typer.Argument(help="An exported pipeline folder or one UNet ONNX file.")],
     out: Annotated[Path | None, typer.Option("-o", "--out", help="The .dpu to write.")] = None,
     arch: Annotated[str, typer.Option(help="A shipped arch or the path of a JSON file.")] = "dpu_tiny",
-    precision: Annotated[str, typer.Option(help="w8a8.")] = "w8a8",
+    precision: Annotated[
+        str | None, typer.Option(help="w8a8 (the default), w8a8-static, w4a8 or w8a16: a policy of configs/policy.")
+    ] = None,
+    policy: Annotated[Path | None, typer.Option(help="A JSON file with the precision of each layer.")] = None,
     calibration: Annotated[Path | None, typer.Option(help="What `dpuc calibrate` wrote.")] = None,
     uncalibrated: Annotated[
         bool, typer.Option("--uncalibrated", help="Take every maximum as 1: real words and timing, wrong images.")
@@ -26,6 +29,9 @@ def compile_model(
     batch: Annotated[int, typer.Option(help="Samples a forward: 2 for one image with guidance.")] = 2,
     shape: Annotated[list[str] | None, typer.Option(help="Open dimensions of one ONNX file: NAME=AxBxC.")] = None,
     dump_passes: Annotated[Path | None, typer.Option(help="Folder for the text after each pass.")] = None,
+    gptq: Annotated[
+        bool, typer.Option("--gptq", help="int4 weights that make up for each other's errors; calibrate with --grams.")
+    ] = False,
     check: Annotated[bool, typer.Option("--check", help="Compare every value with the interpreter.")] = False,
     bisect: Annotated[Path | None, typer.Option(help="--check, and write the first difference here.")] = None,
     estimate: Annotated[bool, typer.Option("--estimate", help="Only say what an image would cost.")] = False,
@@ -36,8 +42,10 @@ def compile_model(
     \b
     Examples:
       dpuc compile out/tiny --calibration out/calib.safetensors --size 64x64 -o out/tiny.dpu --check
+      dpuc compile out/tiny --calibration out/calib.safetensors --size 64x64 --precision w4a8 -o out/tiny_w4a8.dpu
       dpuc compile configs/workload/sdxl_base --arch dpu_f2,dpu_32tops,dpu_asic --estimate
     """
+    from ...passes.policy import choose_policy
     from ..compiling import compile_text, estimate_text, parse_shapes
     from .common import check_output, parse_size, say_stage
 
@@ -48,13 +56,17 @@ def compile_model(
         raise DpuError("--weights", "an estimate reads no weights", hint="leave out one of the two", code="E501")
     if uncalibrated and calibration is not None:
         raise DpuError("--uncalibrated", "there is a calibration", hint="leave out one of the two", code="E501")
+    chosen = choose_policy(precision, policy)
+    if gptq and (estimate or not chosen.has_int4):
+        what = "an estimate reads no weights" if estimate else f"policy '{chosen.name}' has no int4 weights"
+        raise DpuError("--gptq", what, hint="leave out one of the two", code="E501")
     if estimate:
-        typer.echo(estimate_text(model, arch, steps, parse_size(size), batch))
+        typer.echo(estimate_text(model, arch, steps, parse_size(size), batch, chosen))
         return
     text, ok = compile_text(
         model,
         arch,
-        precision,
+        chosen,
         calibration,
         parse_size(size),
         batch,
@@ -66,6 +78,7 @@ def compile_model(
         weights,
         uncalibrated,
         say_stage,
+        gptq,
     )
     typer.echo(text)
     raise typer.Exit(0 if ok else 1)

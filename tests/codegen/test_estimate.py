@@ -17,6 +17,7 @@ from dpu.ir.isa import DMA, MM, Engine, Opcode, Words
 from dpu.passes.lower import estimate_linear, estimate_matrix, estimate_words, estimator
 from dpu.passes.lower.estimate_dram import Pattern, Rates, has_l2, l2_times
 from dpu.passes.lower.estimator import Estimator, OpEstimate
+from dpu.passes.policy import Choices, named_policy
 from dpu.passes.quantise import Derived, fetcher, quantise
 from dpu.simulator.dram.params import load_dram
 from dpu.simulator.memory import with_dram
@@ -33,26 +34,30 @@ LARGER = {"transformer": transformer_block(2, 1600, 960, 15), "convolutions": re
 """Shapes that SDXL does not have."""
 
 
-def estimated(source: str, arch: Arch) -> list[OpEstimate]:
-    return Estimator(arch).estimate(entry_shapes(parse_module(source), arch))[0]
+def estimated(source: str, arch: Arch, policy: str = "w8a8") -> list[OpEstimate]:
+    choices = Choices(named_policy(policy))
+    return Estimator(arch).estimate(entry_shapes(parse_module(source), arch, choices=choices))[0]
 
 
-def compiled(source: str, arch: Arch) -> list[Words]:
+def compiled(source: str, arch: Arch, policy: str = "w8a8") -> list[Words]:
     module = parse_module(source)
     derived: Derived = {}
-    quantise(module, arch, None, derived)
+    quantise(module, arch, None, derived, choices=Choices(named_policy(policy)))
     zeros = fetcher(lambda source, transform: np.zeros(1, np.float16), derived)
     return emit(module, arch, zeros, {}, constants=False).program.words["block"]
 
 
-@pytest.mark.parametrize("arch_name", ["dpu_f2", "dpu_32tops"])
+PRECISIONS = [("w8a8", "dpu_f2"), ("w8a8", "dpu_32tops"), *((p, "dpu_f2") for p in ("w8a8-static", "w4a8", "w8a16"))]
+
+
+@pytest.mark.parametrize(("policy", "arch_name"), PRECISIONS)
 @pytest.mark.parametrize("block", BLOCKS)
-def test_words_are_those_of_the_program(block: str, arch_name: str) -> None:
+def test_words_are_those_of_the_program(block: str, arch_name: str, policy: str) -> None:
     """The tile with most words has, but for fences, gate tables and END, the words, bytes and MM cycles estimated."""
     arch = load_arch(arch_name)
-    ops = estimated(BLOCKS[block], arch)
+    ops = estimated(BLOCKS[block], arch, policy)
     found = []
-    for stream in compiled(BLOCKS[block], arch):
+    for stream in compiled(BLOCKS[block], arch, policy):
         moves = stream[np.isin(stream["opcode"], (Opcode.LOAD, Opcode.STORE))].view(DMA)
         real = moves[(moves["inner"] > 0) & (moves["buffer"] != 5)]
         others = stream[np.isin(stream["opcode"], (Opcode.MM, Opcode.VEC))]
@@ -67,14 +72,28 @@ def test_words_are_those_of_the_program(block: str, arch_name: str) -> None:
     assert own >= moved
 
 
-@pytest.mark.parametrize("arch_name", ["dpu_f2", "dpu_32tops"])
+@pytest.mark.parametrize(("policy", "arch_name"), PRECISIONS)
 @pytest.mark.parametrize("block", LARGER)
-def test_cycles_are_those_of_the_simulation(block: str, arch_name: str) -> None:
+def test_cycles_are_those_of_the_simulation(block: str, arch_name: str, policy: str) -> None:
     """Within the bound of a layer, 10 %, on shapes that nobody looked at. Runs of a millisecond: in those of 100,000
     cycles, waits of tiles for each other count, which estimates leave out."""
     arch = load_arch(arch_name)
-    cycles = sum(o.cycles for o in estimated(LARGER[block], arch))
-    assert cycles == pytest.approx(simulate(arch, compiled(LARGER[block], arch), "block").cycles, rel=0.10)
+    cycles = sum(o.cycles for o in estimated(LARGER[block], arch, policy))
+    assert cycles == pytest.approx(simulate(arch, compiled(LARGER[block], arch, policy), "block").cycles, rel=0.10)
+
+
+def test_two_passes_are_one_useful_product() -> None:
+    """15-bit activations execute every MAC of linears and convolutions twice, and no more of the graph."""
+    arch = load_arch("dpu_f2")
+    for block in ("transformer", "convolutions"):
+        narrow, wide = (estimated(LARGER[block], arch, p) for p in ("w8a8", "w8a16"))
+        for a, b in zip(narrow, wide, strict=True):
+            assert a.macs == b.macs and a.passes == 1
+            if b.kind in ("dpu.q.linear", "dpu.q.conv"):
+                assert b.passes == 2 and b.executed == 2 * a.executed
+            elif b.kind == "dpu.q.attention":
+                # Two of three products instead of one of two; column sums of V, which offset probabilities need, not.
+                assert b.passes == 1.5 and b.executed == pytest.approx(1.5 * a.executed, rel=0.01)
 
 
 @pytest.mark.parametrize("arch_name", ["dpu_f2", "dpu_asic"])

@@ -602,7 +602,28 @@ _MULTIPLE = (
         f"{COMPILE} --batch 0 -o out.dpu",
         "E501]: --batch: 0 is not between 1 and 63\n  try: 2 is one image with guidance",
     ),
-    (f"{COMPILE} --precision w4a8 -o out.dpu", "E503]: --precision w4a8: not available\n  try: one of w8a8"),
+    (
+        f"{COMPILE} --precision w4a4 -o out.dpu",
+        "E503]: --precision w4a4: not available\n  try: one of w4a8, w8a16, w8a8, w8a8-static",
+    ),
+    (
+        f"{COMPILE} --precision w4a8 --policy p.json -o out.dpu",
+        "E501]: --policy: there is --precision w4a8\n  try: leave out one of the two",
+    ),
+    (
+        f"{COMPILE} --gptq -o out.dpu",
+        "E501]: --gptq: policy 'w8a8' has no int4 weights\n  try: leave out one of the two",
+    ),
+    (
+        f"{COMPILE} --precision w4a8 --gptq -o out.dpu",
+        "E240]: good.st: no gram matrices\n  why: --gptq compensates errors by them\n"
+        "  try: dpuc calibrate DIR --grams -o calib.safetensors",
+    ),
+    (
+        f"{COMPILE} --policy none.json -o out.dpu",
+        "E507]: none.json: not a readable JSON file (No such file or directory)\n"
+        "  try: configs/policy/w4a8.json shows every field, passes/policy.py says what each means",
+    ),
     (
         "dpuc compile op/model.onnx --shape sample -o out.dpu",
         "E501]: --shape sample: not NAME=AxBxC\n  try: such as --shape sample=2x4x128x128",

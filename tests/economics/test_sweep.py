@@ -336,7 +336,10 @@ def test_texts_of_the_command_line() -> None:
             "error[E501]: --set dram.bits: arch dpu_f2 has 'hbm2', allowed: 'lpddr5x'\n"
             "  try: vary an arch with LPDDR5X",
         ),
-        ({"precisions": ("w4a8",)}, "error[E503]: --precision w4a8: not available\n  try: one of w8a8"),
+        (
+            {"precisions": ("w4a4",)},
+            "error[E503]: --precision w4a4: not available\n  try: one of w4a8, w8a16, w8a8, w8a8-static",
+        ),
         (
             {"images": (Images(512, 512),)},
             "error[E504]: --images 512x512x1: the graphs of sdxl_base are of 1024x1024x1 only\n"
@@ -420,7 +423,7 @@ def test_explain_of_an_arch_without_a_known_interface(tmp_path: Path) -> None:
 
 def test_a_worker_says_why_an_arch_does_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The task alone makes the arch, with the DRAM file that it carries; a refusal is a result."""
-    monkeypatch.setattr("dpu.bench.sweep_work._workload", lambda model, images: Workload())
+    monkeypatch.setattr("dpu.bench.sweep_work._workload", lambda model, images, precision: Workload())
     folder = tmp_path / "gone"
     folder.mkdir()
     archs = [vary(load_arch("dpu_32tops"), [("tiles", t), ("dram.bits", 256)], LEAST, folder) for t in (4, 16)]

@@ -12,6 +12,7 @@ from dpu.ir.arch import load_arch
 from dpu.ir.container import Base
 from dpu.ir.dialects import parse_module, print_module
 from dpu.passes.calibration import Calibration
+from dpu.passes.policy import Choices, Policy, Precision
 from dpu.passes.quantise import fetcher, quantise
 from dpu.runtime.calibrate import Statistics
 from dpu.runtime.check.compare import check
@@ -85,6 +86,17 @@ class _Weights:
 @pytest.mark.parametrize("static", [SYMMETRIC, SHIFTED], ids=["symmetric", "shifted"])
 @pytest.mark.parametrize("name", BODIES)
 def test_static_inputs(name: str, static: str, arch: str) -> None:
+    equal(name, static, arch, None, 25 if name == "attention" else 30)
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_weights_of_four_bits(name: str) -> None:
+    """A policy may make int4 of the model's integers; zero points take the sums of what the array multiplies."""
+    equal(name, SHIFTED, "dpu_tiny", Choices(Policy(name="four", default=Precision(weights=4))), 12)
+
+
+def equal(name: str, static: str, arch: str, choices: Choices | None, least: float) -> None:
+    """A body equals the interpreter, and the float result to `least` dB."""
     heads = "2" if arch == "dpu_tiny" else "1"
     body = BODIES[name].replace("STATIC", static).replace("HEADS", heads).replace('"w" : ' + WIDE, '"wide" : ' + WIDE)
     last = UP if name == "upsample" else X
@@ -98,7 +110,7 @@ def test_static_inputs(name: str, static: str, arch: str) -> None:
     statistics, weights, derived = Statistics(module), _Weights(integers=True), {}
     interpreter = FloatInterpreter(module, weights)
     (reference,) = interpreter.run("f", inputs, observe_inputs=statistics.operands).values()
-    quantise(module, load_arch(arch), Calibration({}, statistics.tensors), derived)
+    quantise(module, load_arch(arch), Calibration({}, statistics.tensors), derived, choices=choices)
     fetch = fetcher(weights.get, derived)
     emitted = emit(module, load_arch(arch), fetch, {})
     verify_program(emitted.program)
@@ -106,7 +118,7 @@ def test_static_inputs(name: str, static: str, arch: str) -> None:
     assert report.ok, report.text()
     y = _run(emitted, inputs)
     sqnr = 10 * np.log10(np.sum(reference**2) / np.sum((y - reference.reshape(y.shape)) ** 2))
-    assert sqnr > (25 if name == "attention" else 30), sqnr
+    assert sqnr > least, sqnr
 
 
 def _run(emitted: Emitted, inputs: dict[str, np.ndarray]) -> np.ndarray:

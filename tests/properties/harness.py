@@ -25,6 +25,7 @@ from dpu.ir.container import Base, Entry, Slot
 from dpu.ir.dialects import parse_module
 from dpu.ir.isa import Words
 from dpu.passes.calibration import Calibration
+from dpu.passes.policy import Choices, Policy
 from dpu.passes.quantise import Derived, fetcher, quantise
 from dpu.runtime.calibrate import Statistics
 from dpu.runtime.float_interpreter import FloatInterpreter
@@ -232,7 +233,9 @@ class _Arrays:
         return self.arrays[source]
 
 
-def compile_net(net: Net, arch: Arch | str, inputs: Mapping[str, npt.ArrayLike]) -> Compiled:
+def compile_net(
+    net: Net, arch: Arch | str, inputs: Mapping[str, npt.ArrayLike], policy: Policy | None = None
+) -> Compiled:
     """Calibrate on `inputs` (rounded to float16 here), quantise, emit and time."""
     arch = load_arch(arch) if isinstance(arch, str) else arch
     rounded = {k: np.asarray(v, np.float16).astype(np.float32) for k, v in inputs.items()}
@@ -241,7 +244,8 @@ def compile_net(net: Net, arch: Arch | str, inputs: Mapping[str, npt.ArrayLike])
     interpreter = FloatInterpreter(module, _Arrays(net.arrays))
     reference = interpreter.run("f", rounded, observe_inputs=statistics.operands)
     derived: Derived = {}
-    quantise(module, arch, Calibration({}, statistics.tensors), derived)
+    choices = None if policy is None else Choices(policy)
+    quantise(module, arch, Calibration({}, statistics.tensors), derived, choices=choices)
     emitted = emit(module, arch, fetcher(_Arrays(net.arrays).get, derived), {})
     verify_program(emitted.program)
     timing = simulate(arch, emitted.program.words["f"], "f")

@@ -11,8 +11,8 @@ import pytest
 import torch
 from dpu.errors import DpuError
 from dpu.ir.dialects import parse_module
-from dpu.passes.calibration import load_calibration
-from dpu.runtime.calibrate import FewSteps, Statistics, calibrate, calibrate_folder, evenly
+from dpu.passes.calibration import FORMAT, load_calibration
+from dpu.runtime.calibrate import FewSteps, Statistics, _save, calibrate, calibrate_folder, evenly
 from dpu.runtime.float_interpreter import FloatInterpreter
 from dpu.runtime.pipeline import Pipeline
 from dpu.runtime.pipeline_files import FolderFiles
@@ -51,6 +51,71 @@ def test_statistics_of_attention_over_two_runs() -> None:
     centred = np.abs(vs - vs.mean(2, keepdims=True)).max((0, 1, 2))
     np.testing.assert_allclose(t[f"{key}:v:centred_absmax"], centred, rtol=1e-5)
     assert t[f"{key}:y:absmax"] == pytest.approx(max(np.abs(y).max() for y in outputs))
+
+
+LINEARS = """builtin.module { func.func @unet(%x: tensor<2x3x4xf32>, %z: tensor<2x3x2xf32>) -> tensor<2x3x4xf32> {
+  %w = dpu.param "w" : tensor<4x4xf32>
+  %m = dpu.param "m" : tensor<6x4xf32>
+  %a = dpu.linear %x, %w : tensor<2x3x4xf32>, tensor<4x4xf32> -> tensor<2x3x4xf32>
+  %b = dpu.linear %x, %w : tensor<2x3x4xf32>, tensor<4x4xf32> -> tensor<2x3x4xf32>
+  %y = dpu.linear %x concat %z : tensor<2x3x2xf32>, %m : tensor<2x3x4xf32>, tensor<6x4xf32> -> tensor<2x3x4xf32>
+  func.return %y : tensor<2x3x4xf32> } }"""
+
+
+def test_gram_matrices_of_linears_over_two_runs(tmp_path: Path) -> None:
+    """One for all linears that read the same, one over both sources; they are read from the file one by one."""
+
+    class Ones:
+        def get(self, source: str, transform: Sequence[str] = ()) -> np.ndarray:
+            return np.ones((4, 4) if source == "w" else (6, 4), np.float16)
+
+    module = parse_module(LINEARS)
+    statistics, run = Statistics(module, grams=True), FloatInterpreter(module, Ones())
+    rng = np.random.default_rng(0)
+    xs, zs = rng.standard_normal((2, 2, 3, 4)), rng.standard_normal((2, 2, 3, 2))
+    for x, z in zip(xs, zs, strict=True):
+        run.run("unet", {"x": x, "z": z}, observe_inputs=statistics.operands)
+    grams = {k: v for k, v in statistics.tensors.items() if k.endswith(":gram")}
+    assert list(grams) == ["unet/dpu.linear:x:gram", "unet/dpu.linear#3:x:gram"]
+    rows, both = xs.reshape(-1, 4), np.concatenate([xs, zs], axis=-1).reshape(-1, 6)
+    np.testing.assert_allclose(grams["unet/dpu.linear:x:gram"], rows.T @ rows, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(grams["unet/dpu.linear#3:x:gram"], both.T @ both, rtol=1e-5, atol=1e-5)
+    _save(tmp_path / "c.safetensors", statistics.tensors, {"format": FORMAT})
+    found = load_calibration(tmp_path / "c.safetensors")
+    assert not [k for k in found.tensors if k.endswith("gram")]
+    read = found.gram("unet/dpu.linear:x")
+    assert read is not None and np.array_equal(read(), grams["unet/dpu.linear:x:gram"])
+    assert found.gram("unet/dpu.linear#2:x") is None
+    assert not [k for k in Statistics(module).tensors if "gram" in k]
+
+
+SQUARE = """builtin.module { func.func @unet(%x: tensor<2x64x4xf32> {dpu.name = "sample"}) ->
+    (tensor<2x64x4xf32> {dpu.name = "out_sample"}) {
+  %w = dpu.param "w" : tensor<4x4xf32>
+  %y = dpu.linear %x, %w : tensor<2x64x4xf32>, tensor<4x4xf32> -> tensor<2x64x4xf32>
+  func.return %y : tensor<2x64x4xf32> } }"""
+
+
+def test_gram_matrices_survive_an_interruption(tiny_folder: Path, tmp_path: Path) -> None:
+    class Small:
+        def get(self, source: str, transform: Sequence[str] = ()) -> np.ndarray:
+            return np.full((4, 4), 0.01, np.float16)
+
+    def run(name: str, stop_after: int = 0) -> Path:
+        def stop(done: int, total: int) -> None:
+            if done == stop_after:
+                raise KeyboardInterrupt
+
+        files, out = FolderFiles(tiny_folder), tmp_path / name
+        options: dict[str, Any] = {"size": (64, 64), "progress": stop, "grams": True}
+        calibrate(Pipeline(files), parse_module(SQUARE), Small(), out, ["a cat"], 3, **options)
+        return out
+
+    whole = run("whole.safetensors")
+    with pytest.raises(KeyboardInterrupt):
+        run("cut.safetensors", stop_after=2)
+    assert run("cut.safetensors").read_bytes() == whole.read_bytes()
+    assert load_calibration(whole).gram("unet/dpu.linear:x") is not None
 
 
 def test_an_interrupted_run_continues_and_gives_the_same_file(tiny_folder: Path, tmp_path: Path) -> None:
