@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -44,10 +45,18 @@ def atomic_write(path: Path | str) -> Iterator[Path]:
 
 @contextmanager
 def atomic_dir(path: Path | str) -> Iterator[Path]:
-    """Yield a temporary folder beside `path`; on success it is renamed to `path`, which must not exist."""
+    """Yield a folder beside `path`, `.NAME.partial`; on success it is renamed to `path`, which must not exist then.
+
+    On failure it is removed. Of a process that was killed it stays, and the next one gets it as it is. It is locked:
+    the lock ends with the process.
+
+    Raises:
+        DpuError: the parent folder cannot be written, or another process is writing the same folder.
+    """
     path = Path(path)
+    temporary = path.parent / f".{path.name}.partial"
     try:
-        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+        handle = _locked(temporary)
     except OSError as e:
         raise DpuError(
             str(path),
@@ -55,12 +64,36 @@ def atomic_dir(path: Path | str) -> Iterator[Path]:
             hint="choose an existing, writable folder",
             code="E101",
         ) from e
+    if handle is None:
+        raise DpuError(
+            str(path),
+            "another process is writing it",
+            why=f"it holds a lock on {temporary}",
+            hint="wait until it is done, or choose another folder",
+            code="E101",
+        )
     try:
         yield temporary
         temporary.chmod(0o755)
         temporary.replace(path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+        os.close(handle)
+
+
+def _locked(folder: Path) -> int | None:
+    """A handle of `folder`, made if there is none, with its lock; None if another process has that."""
+    while True:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if folder.exists() and folder.stat().st_ino == os.fstat(handle).st_ino:
+                return handle
+            os.close(handle)  # renamed or removed by the one who had it
+        except BlockingIOError:
+            os.close(handle)
+            return None
 
 
 def sha256(path: Path | str) -> str:

@@ -138,9 +138,8 @@ class Assembler:
         for e, pool in lowered:
             drams = self.memory.plan(e.program)
             self.places.update(drams)
-            encoded = encode(e.program, drams, self.arch.tiles)
-            for section in e.program.sections:
-                section.ops = []  # all of it is in the words; of a full-size entry the objects take gigabytes
+            encoded = encode(e.program, drams, self.arch.tiles, e.written, take=True)
+            e.program.sections, e.written = [], ()
             self.words[e.name], _ = insert_semaphores(encoded.order, encoded.placed, self.arch)
             self.tables |= record(e.name, _source(e, encoded), self.arch, self.words[e.name], drams)
             for name, dram in pool.drams.items():
@@ -150,7 +149,6 @@ class Assembler:
             once = e.part != "unet" or (leaves_state and not (VARYING | returned) & set(e.inputs))
             self.entries.append(_entry(e, drams, host_inputs, once))
             self.lowered.append(e)
-            e.program.sections, e.written = [], ()
 
     def finish(self, write_constants: bool = True) -> Emitted:
         """The program of all models.
@@ -187,7 +185,7 @@ def slot_of(dram: Dram, place: tuple[int, int], name: str, layout: tuple[str, in
 
 def _source(e: LoweredEntry, encoded: Encoded) -> Source:
     """The entry without addresses and in the order it was written, for the record of what its operands mean."""
-    return Source(e.written, e.program, encoded, list(e.inputs.values()), list(e.outputs.values()))
+    return Source(encoded.written, e.program.drams, encoded, list(e.inputs.values()), list(e.outputs.values()))
 
 
 def _entry(

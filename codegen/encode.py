@@ -5,9 +5,9 @@ Instructions with the same fields and operands are taken together, a column at a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -32,16 +32,15 @@ Places = Mapping[Dram, tuple[int, int]]
 
 @dataclass(frozen=True)
 class Operands:
-    """One operand of many words: its role, the words as (tile, index), and the object that each means.
+    """One operand of many words of a tile: its role, the words by index, and the object that each means.
 
     Objects are counted: buffers in the order of `Encoded.buffers`, then the program's tensors.
     """
 
     opcode: Opcode
     role: str
-    tiles: Ints
-    indices: Ints
-    objects: Ints
+    indices: npt.NDArray[np.int32]
+    objects: npt.NDArray[np.int32]
 
 
 @dataclass
@@ -49,16 +48,15 @@ class Encoded:
     """Each tile's words in order, END last, and the global order as (tile, index). Semaphores are not set.
 
     In `relative` the addresses count from each operand's own buffer or tensor, in `placed` from its scratchpad or base
-    register. `buffers` are all on-chip buffers with their tiles, `sections` of each section its tile, its first word
-    and how many it has.
+    register. `operands` are those of each tile, `buffers` all on-chip buffers (tile, space, first word, words).
     """
 
     relative: list[Words]
     placed: list[Words]
-    order: Ints  # [n, 2]
-    operands: list[Operands]
-    buffers: list[tuple[int, Buf]]
-    sections: dict[Section, tuple[int, int, int]]
+    order: npt.NDArray[np.int32]  # [n, 2]
+    operands: list[list[Operands]]
+    buffers: npt.NDArray[np.int32]  # [n, 4]
+    written: npt.NDArray[np.int32]  # [n, 2], the order of `written` sections, without END
 
 
 @dataclass
@@ -69,145 +67,187 @@ class _Group:
     at: list[int] = field(default_factory=list)
 
 
-_Column = tuple[str, Any, bool]  # field, values, whether they are added to what the instruction says
+_CHUNK = 1 << 16  # instructions that are encoded together
 
 
-def encode(program: TileProgram, drams: Places, tiles: int) -> Encoded:
+def encode(
+    program: TileProgram, drams: Places, tiles: int, written: Sequence[Section] = (), take: bool = False
+) -> Encoded:
     """The words of a program whose tensors lie at `drams` (base register, byte offset).
+
+    `written` are its sections in another order, that of the lowering. With `take` the sections are empty afterwards, so
+    that memory never holds all objects and all words.
 
     Raises:
         DpuError: a value does not fit its field.
     """
-    groups: dict[tuple[Opcode, tuple[str, ...], tuple[str, ...]], _Group] = {}
-    counts = [0] * tiles
-    buffers: list[tuple[int, Buf]] = []
-    sections: dict[Section, tuple[int, int, int]] = {}
+    encoder = _Encoder(program, drams, tiles, written)
+    groups: dict[tuple[Opcode, int, int], _Group] = {}  # names and roles are objects of their own, see `Instr`
     number = 0
     for section in program.sections:
-        tile, before = section.tile, number
         for op in section.ops:
             if isinstance(op, Buf):
-                buffers.append((tile, op))
                 continue
-            key = (op.opcode, tuple(op.fields), tuple(op.operands))
+            key = (op.opcode, id(op.names), id(op.roles))
             group = groups.get(key)
             if group is None:
                 group = groups[key] = _Group()
             group.ops.append(op)
             group.at.append(number)
             number += 1
-        sections[section] = (tile, counts[tile], number - before)
-        counts[tile] += number - before
-    order = section_order(list(sections.values()))
-    tag = np.repeat([s.tag for s in sections] or [0], [n for _, _, n in sections.values()] or [0])
-    relative, placed = ([np.zeros(n + 1, HEADER) for n in counts] for _ in range(2))
-    object_of: dict[Buf | Dram, int] = {b: i for i, (_, b) in enumerate(buffers)}
-    object_of |= {d: len(buffers) + i for i, d in enumerate(program.drams)}
-    operands = []
-    for (opcode, names, roles), group in groups.items():
-        at = np.array(group.at, np.int64)
-        found = _words(opcode, names, roles, group.ops, tag[at], drams)
-        if found is None:
-            raise _too_large(program, drams)
-        home, index = order[at].T
+            if len(group.ops) == _CHUNK:
+                encoder.add(group)
+                group.ops, group.at = [], []
+        if take:
+            section.ops = []
+    for group in groups.values():
+        if group.ops:
+            encoder.add(group)
+    return encoder.encoded
+
+
+class _Encoder:
+    """Puts words into the streams of an `Encoded`, a group of instructions at a time."""
+
+    def __init__(self, program: TileProgram, drams: Places, tiles: int, written: Sequence[Section]) -> None:
+        counts = [0] * tiles
+        buffers: list[int] = []
+        self.object_of: dict[Buf | Dram, int] = {}
+        sections: dict[Section, tuple[int, int, int]] = {}
+        for section in program.sections:
+            tile, named = section.tile, len(self.object_of)
+            for op in section.ops:
+                if isinstance(op, Buf):
+                    buffers += (tile, int(_BUFFER[op.space]), op.at, op.words)
+                    self.object_of[op] = len(self.object_of)
+            words = len(section.ops) - (len(self.object_of) - named)
+            sections[section] = (tile, counts[tile], words)
+            counts[tile] += words
+        self.sections, self.ends = list(sections), np.cumsum([n for _, _, n in sections.values()])
+        self.tag = np.repeat([s.tag for s in sections] or [0], [n for _, _, n in sections.values()] or [0])
+        self.order = section_order(list(sections.values()))
+        self.buffers = np.array(buffers, np.int32).reshape(-1, 4)
+        places = [drams[d] for d in program.drams]
+        self.drams = np.array(places, np.int64).reshape(-1, 2)
+        self.object_of |= {d: len(self.buffers) + i for i, d in enumerate(program.drams)}
+        relative, placed = ([np.zeros(n + 1, HEADER) for n in counts] for _ in range(2))
         for t in range(tiles):
-            mine = home == t
-            for streams, made in zip((relative, placed), found, strict=True):
+            relative[t][-1:] = placed[t][-1:] = word(Opcode.END)
+        ends = np.array([(t, counts[t]) for t in range(tiles)], np.int32).reshape(-1, 2)
+        order = np.concatenate([self.order, ends])
+        first = section_order([sections[s] for s in written])
+        self.encoded = Encoded(relative, placed, order, [[] for _ in range(tiles)], self.buffers, first)
+
+    def add(self, group: _Group) -> None:
+        """Encode the instructions of a group.
+
+        Raises:
+            DpuError: a value does not fit its field.
+        """
+        opcode, roles = group.ops[0].opcode, group.ops[0].roles
+        at = np.array(group.at, np.int64)
+        things = [np.array([self.object_of[op.things[k]] for op in group.ops], np.int32) for k in range(len(roles))]
+        found = self._words(group.ops, self.tag[at], things)
+        if found is None:
+            raise self._too_large(group)
+        home, index = self.order[at].T
+        by_tile = np.argsort(home, kind="stable")
+        ends = np.searchsorted(home[by_tile], np.arange(len(self.encoded.relative) + 1))
+        for t, (a, z) in enumerate(pairwise(ends.tolist())):
+            mine = by_tile[a:z]
+            if a == z:
+                continue
+            for streams, made in zip((self.encoded.relative, self.encoded.placed), found, strict=True):
                 streams[t][index[mine]] = made[mine].view(HEADER)
-        for role in roles:
-            things = np.array([object_of[op.operands[role]] for op in group.ops], np.int64)
-            operands.append(Operands(opcode, role, home, index, things))
-    for t in range(tiles):
-        relative[t][-1:] = placed[t][-1:] = word(Opcode.END)
-    order = np.concatenate([order, np.array([(t, counts[t]) for t in range(tiles)], np.int64).reshape(-1, 2)])
-    return Encoded(relative, placed, order, operands, buffers, sections)
+            operands = self.encoded.operands[t]
+            operands += [
+                Operands(opcode, r, index[mine], objects[mine]) for r, objects in zip(roles, things, strict=True)
+            ]
+
+    def _words(self, ops: list[Instr], tags: Ints, things: list[npt.NDArray[np.int32]]) -> tuple[Words, Words] | None:
+        """The words of a group without and with the places of their operands; None if a value does not fit."""
+        opcode = ops[0].opcode
+        dtype = DTYPE[opcode]
+        distinct = {id(op.values): op.values for op in ops}
+        number = dict(zip(distinct, range(len(distinct)), strict=True))
+        some: Words = np.zeros(len(distinct), dtype)
+        some["opcode"] = opcode
+        for name, column in zip(ops[0].names, zip(*distinct.values(), strict=True), strict=False):
+            if not _set(some, name, _array(column)):
+                return None
+        near = some[np.array([number[id(op.values)] for op in ops])]
+        places = [
+            c for role, objects in zip(ops[0].roles, things, strict=True) for c in self._places(opcode, role, objects)
+        ]
+        if not all(_set(near, name, values) for name, values, added in [("tag", tags, False), *places] if not added):
+            return None
+        far = near.copy()
+        if not all(_set(far, name, far[name].astype(np.int64) + values) for name, values, added in places if added):
+            return None
+        return near, far
+
+    def _places(self, opcode: Opcode, role: str, objects: npt.NDArray[np.int32]) -> list[tuple[str, Ints, bool]]:
+        """What the places of one operand set in, or add to, the fields of words: field, values, whether they add."""
+        if objects[0] >= len(self.buffers):
+            found = self.drams[objects - len(self.buffers)]
+            return [("base", found[:, 0], False), ("offset", found[:, 1], True)]
+        found = self.buffers[objects].astype(np.int64)
+        if opcode == Opcode.LOAD or opcode == Opcode.STORE:
+            return [("buffer", found[:, 1], False), ("sram", found[:, 2], True)]
+        if role == "table":
+            return [("func", found[:, 2] << 4, True)]
+        return [(role, found[:, 2], True)]
+
+    def _too_large(self, group: _Group) -> DpuError:
+        """The error of the first instruction of a group with a value that does not fit its field."""
+        for op, number in zip(group.ops, group.at, strict=True):
+            section = self.sections[int(np.searchsorted(self.ends, number, side="right"))]
+            row: dict[str, Any] = {**op.fields, "tag": section.tag}
+            places = [
+                place
+                for role, thing in zip(op.roles, op.things, strict=True)
+                for place in self._places(op.opcode, role, np.array([self.object_of[thing]], np.int32))
+            ]
+            try:
+                row |= {name: int(values[0]) for name, values, added in places if not added}
+                records(op.opcode, [row])
+                for name, values, added in places:
+                    if added:
+                        row[name] = row.get(name, 0) + int(values[0])
+                records(op.opcode, [row])
+            except ValueError as e:
+                return DpuError(
+                    section.source,
+                    str(e),
+                    why="a tensor or block is larger than an instruction can address",
+                    hint="use an arch with a larger array, such as dpu_f2, or split the operation",
+                    code="E324",
+                )
+        raise AssertionError("every word fits")
 
 
-def section_order(places: Sequence[tuple[int, int, int]]) -> Ints:
+def section_order(places: Sequence[tuple[int, int, int]]) -> npt.NDArray[np.int32]:
     """The words of sections (tile, first word, number of words), one behind the other, as rows (tile, index)."""
-    tile, first, count = np.array(places, np.int64).reshape(-1, 3).T
-    within = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
+    tile, first, count = np.array(places, np.int32).reshape(-1, 3).T
+    within = np.arange(int(count.sum()), dtype=np.int32) - np.repeat(np.cumsum(count, dtype=np.int32) - count, count)
     return np.stack([np.repeat(tile, count), np.repeat(first, count) + within], axis=1)
 
 
-def _words(
-    opcode: Opcode, names: tuple[str, ...], roles: tuple[str, ...], ops: list[Instr], tags: Ints, drams: Places
-) -> tuple[Words, Words] | None:
-    """The words of a group without and with the places of their operands; None if a value does not fit its field."""
-    dtype = DTYPE[opcode]
-    near: Words = np.zeros(len(ops), dtype)
-    near["opcode"] = opcode
-    values = zip(*(op.fields.values() for op in ops), strict=True)
-    own: list[tuple[str, Any]] = [("tag", tags), *zip(names, values, strict=False)]
-    places = [column for role in roles for column in _places(opcode, role, ops, drams)]
-    own += [(name, column) for name, column, added in places if not added]
-    for name, column in own:
-        if name in (dtype.names or ()) and name not in ("opcode", "reserved"):
-            array = _array(column)
-            if not _fits(array, dtype[name].base):
-                return None
-            near[name] = array
-    far = near.copy()
-    for name, column, added in places:
-        if added:
-            array = far[name].astype(np.int64) + np.array(column, np.int64)
-            if not _fits(array, dtype[name].base):
-                return None
-            far[name] = array
-    return near, far
+def _set(words: Words, name: str, values: npt.NDArray[Any]) -> bool:
+    """Set a field; False if a value does not fit. A field that the words do not have is left out."""
+    if name not in (words.dtype.names or ()) or name in ("opcode", "reserved"):
+        return True
+    base = words.dtype[name].base
+    if base.kind in "iu" and values.size:
+        info = np.iinfo(base)
+        if values.min() < info.min or values.max() > info.max:
+            return False
+    words[name] = values
+    return True
 
 
-def _array(column: Sequence[Any] | Ints) -> npt.NDArray[Any]:
+def _array(column: Sequence[Any]) -> npt.NDArray[Any]:
     """A column of numbers or of tuples of numbers."""
-    if isinstance(column, np.ndarray) or not isinstance(column[0], tuple):
+    if not isinstance(column[0], tuple):
         return np.array(column)
     return np.array(list(chain.from_iterable(column))).reshape(len(column), -1)
-
-
-def _fits(values: npt.NDArray[Any], base: np.dtype[Any]) -> bool:
-    if base.kind not in "iu" or not values.size:
-        return True
-    info = np.iinfo(base)
-    return bool(values.min() >= info.min and values.max() <= info.max)
-
-
-def _places(opcode: Opcode, role: str, ops: Sequence[Instr], drams: Places) -> Iterator[_Column]:
-    """What the places of one operand set in, or add to, the fields of the words."""
-    operands: list[Any] = [op.operands[role] for op in ops]
-    if isinstance(operands[0], Dram):
-        found = [drams[d] for d in operands]
-        yield "base", [base for base, _ in found], False
-        yield "offset", [offset for _, offset in found], True
-        return
-    at = [b.at for b in operands]
-    if opcode == Opcode.LOAD or opcode == Opcode.STORE:
-        yield "buffer", [int(_BUFFER[b.space]) for b in operands], False
-        yield "sram", at, True
-    elif role == "table":
-        yield "func", [a << 4 for a in at], True
-    else:
-        yield role, at, True
-
-
-def _too_large(program: TileProgram, drams: Places) -> DpuError:
-    """The error of the first instruction with a value that does not fit its field."""
-    for section, op in program.instructions():
-        row: dict[str, Any] = {**op.fields, "tag": section.tag}
-        try:
-            for role in op.operands:
-                row |= {name: column[0] for name, column, added in _places(op.opcode, role, [op], drams) if not added}
-            records(op.opcode, [row])
-            for role in op.operands:
-                for name, column, added in _places(op.opcode, role, [op], drams):
-                    if added:
-                        row[name] = row.get(name, 0) + column[0]
-            records(op.opcode, [row])
-        except ValueError as e:
-            return DpuError(
-                section.source,
-                str(e),
-                why="a tensor or block is larger than an instruction can address",
-                hint="use an arch with a larger array, such as dpu_f2, or split the operation",
-                code="E324",
-            )
-    raise AssertionError("every word fits")

@@ -70,8 +70,7 @@ class MemoryPlan:
 def _lifetimes(program: TileProgram, work: list[Dram]) -> dict[Dram, Lifetime]:
     lives = {d: Lifetime(d.name, -1, 0, dram_bytes(d)) for d in work}
     for number, (_, op) in enumerate(program.instructions()):
-        for role in ("src", "dst"):
-            value = op.operands.get(role)
+        for value in op.things:
             if isinstance(value, Dram) and value in lives:
                 life = lives[value]
                 life.first = number if life.first < 0 else life.first

@@ -24,6 +24,8 @@ writes a row at the end of its pipeline, in order, and a word occupies the array
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -37,7 +39,7 @@ from .sync_scan import ENGINES, scan
 Order = list[tuple[int, int]]
 """(tile, index in its stream), in the order of sequential execution."""
 
-Ints = npt.NDArray[np.int64]
+Ints = npt.NDArray[Any]  # of any width
 
 PAGE = 1 << 20  # bytes of DRAM that are one space of the scan
 _SCRATCHPADS = 16  # spaces of a tile in the scan, by `Buffer`; pages of DRAM follow behind those of all tiles
@@ -83,54 +85,91 @@ def _check_order(order: Ints, streams: list[Words]) -> None:
             raise DpuError(f"tile {t}", f"the order holds {seen} of its {len(stream)} words", code="E340")
 
 
-def _touched(streams: list[Words], number: list[Ints], arch: Arch) -> tuple[int, tuple[npt.NDArray[np.generic], ...]]:
-    """All accesses that can be hazards, by word and reads first: the number of spaces, then word, space, low, high,
-    whether it writes, whether it is in DRAM. `number` gives each stream's words their number in the scan; -1: none."""
-    found: list[tuple[npt.NDArray[np.generic], ...]] = []
-    columns = [operands(s, arch) for s in streams]
-    written = {int(b) for one in columns for o in one if o.dram for b in np.unique(o.buffer[o.write])}
+@dataclass
+class _Accesses:
+    """Accesses of all streams that can be hazards, word by word and reads first: cells [low, high) of a space.
+
+    Those of word i of tile t are rows [first[t][i], first[t][i + 1]).
+    """
+
+    spaces: int
+    first: list[Ints]
+    space: npt.NDArray[np.int32]
+    low: npt.NDArray[np.int32]
+    high: npt.NDArray[np.int32]
+    write: npt.NDArray[np.bool_]
+
+
+_Rows = tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8], Ints, Ints, bool, bool]
+"""Words, buffer or base register, first and last cell; whether they write, whether they are in DRAM."""
+
+
+def _touched(streams: list[Words], arch: Arch) -> _Accesses:
+    """All accesses that can be hazards. Reads of regions that nobody writes are none."""
+    found: list[list[_Rows]] = []  # many tiles make very many accesses, so of each stream only what is needed stays
+    written: set[int] = set()
+    top = np.zeros(256, np.int64)
+    for stream in streams:
+        columns = operands(stream, arch)
+        for o in columns:
+            if o.dram:
+                written.update(np.unique(o.buffer[o.write]).tolist())
+                np.maximum.at(top, o.buffer, o.hi)
+        rows: list[_Rows] = []
+        for write in (False, True):
+            for o in columns:
+                keep = o.write if write else o.read
+                where = o.index[keep].astype(np.int32), o.buffer[keep].astype(np.uint8)
+                rows.append((*where, _narrow(o.lo[keep], o.dram), _narrow(o.hi[keep], o.dram), write, o.dram))
+        found.append(rows)
     spaces = len(streams) * _SCRATCHPADS
     first_page = np.full(256, -1, np.int64)
     for base in sorted(written):
         first_page[base] = spaces
-        tops = [int(o.hi[o.buffer == base].max(initial=0)) for one in columns for o in one if o.dram]
-        spaces += max(tops) // PAGE + 1
-    for tile, one in enumerate(columns):
-        for write in (False, True):
-            for o in one:
-                keep = o.write if write else o.read
-                if o.dram:
-                    keep = keep & (first_page[o.buffer] >= 0)
-                me, space, low, high = number[tile][o.index[keep]], o.buffer[keep], o.lo[keep], o.hi[keep]
-                if o.dram:
-                    me, space, low, high = _pages(me, first_page[space], np.maximum(low, 0), high)
-                else:
-                    space = space + tile * _SCRATCHPADS
-                numbers = (me.astype(np.int32), space.astype(np.int32), low, high)
-                found.append((*numbers, np.full(len(me), write), np.full(len(me), o.dram)))
-    columns.clear()  # many tiles make very many accesses: of each column one copy at a time
-    by_column = [list(x) for x in zip(*found, strict=True)]
-    found.clear()
-    rows: list[npt.NDArray[np.generic]] = []
-    for parts in by_column:
-        rows.append(np.concatenate(parts))
-        parts.clear()
-    by_word = np.argsort(rows[0], kind="stable")
-    for i, row in enumerate(rows):
-        rows[i] = row[by_word]
-    return spaces, tuple(rows)
+        spaces += int(top[base]) // PAGE + 1
+    first: list[Ints] = []
+    parts: list[tuple[npt.NDArray[Any], ...]] = []
+    total = 0
+    for tile, stream in enumerate(streams):
+        one: list[tuple[npt.NDArray[Any], ...]] = []
+        for me, buffer, low, high, write, dram in found[tile]:
+            if dram:
+                keep = first_page[buffer] >= 0
+                me, low, high = me[keep], low[keep], high[keep]
+                me, space, low, high = _pages(me, first_page[buffer[keep]], np.maximum(low, 0), high)
+            else:
+                space = buffer.astype(np.int32) + tile * _SCRATCHPADS
+            numbers = (space.astype(np.int32), low.astype(np.int32), high.astype(np.int32))
+            one.append((me, *numbers, np.full(len(me), write)))
+        found[tile] = []
+        of, *columns_ = (np.concatenate(x) for x in zip(*one, strict=True))
+        by_word = np.argsort(of, kind="stable")
+        parts.append(tuple(x[by_word] for x in columns_))
+        first.append(total + np.searchsorted(of[by_word], np.arange(len(stream) + 1)))
+        total += len(of)
+    space, low, high, write_ = (np.concatenate(x) for x in zip(*parts, strict=True))
+    return _Accesses(spaces, first, space, low, high, write_)
 
 
-def _pages(me: Ints, first: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """Accesses to DRAM cut at pages, each of which is a space of its own: few segments lie in each."""
+def _narrow(cells: Ints, dram: bool) -> Ints:
+    """Cells of a scratchpad in 32 bits; what lies beyond is beyond any scratchpad."""
+    if dram:
+        return cells
+    limit = np.iinfo(np.int32)
+    return np.clip(cells, limit.min, limit.max).astype(np.int32)
+
+
+def _pages(me: npt.NDArray[Any], first: Ints, low: Ints, high: Ints) -> tuple[npt.NDArray[Any], Ints, Ints, Ints]:
+    """Accesses to DRAM cut at pages, each a space of its own that counts from 0: few segments lie in each."""
     a = low // PAGE
     count = np.maximum((high - 1) // PAGE - a + 1, 1)
     row = np.repeat(np.arange(len(me)), count)
     page = a[row] + np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
-    return me[row], first[row] + page, np.maximum(low[row], page * PAGE), np.minimum(high[row], (page + 1) * PAGE)
+    inside = np.maximum(low[row] - page * PAGE, 0), np.minimum(high[row] - page * PAGE, PAGE)
+    return me[row], first[row] + page, *inside
 
 
-def insert_semaphores(order: Order | Ints, streams: list[Words], arch: Arch) -> tuple[list[Words], Order]:
+def insert_semaphores(order: Order | Ints, streams: list[Words], arch: Arch) -> tuple[list[Words], Ints]:
     """Streams with `wait`, `signal`, `remote` and `DRAIN` set, and the global order that includes inserted fences.
 
     The inputs are not changed. Semaphore fields that they hold are replaced; a `DRAIN` that is set stays. END words
@@ -139,53 +178,57 @@ def insert_semaphores(order: Order | Ints, streams: list[Words], arch: Arch) -> 
     Raises:
         DpuError: E310 illegal opcode, E340 the order is not one of the streams.
     """
-    words = np.array(order, np.int64).reshape(-1, 2)
+    words = np.asarray(order).reshape(-1, 2)
     _check_order(words, streams)
     tiles = len(streams)
     if tiles > arch.tiles:
         raise DpuError("order", f"{tiles} streams, but arch '{arch.name}' has {arch.tiles} tiles", code="E340")
-    engine_of = np.full(256, -1, np.int64)
+    engine_of = np.full(256, -1, np.int8)
     for o, e in ENGINE_OF.items():
         engine_of[o] = e
-    tile, index = words.T
-    engine, drains = np.empty(len(order), np.int64), np.empty(len(order), np.bool_)
+    tile, index = (np.ascontiguousarray(x, np.int32) for x in words.T)
+    del words
+    engine, drains = np.empty(len(order), np.int8), np.empty(len(order), np.bool_)
+    accesses = _touched(streams, arch)
+    begins, ends = np.empty(len(order), np.int64), np.empty(len(order), np.int64)
     for t, stream in enumerate(streams):
-        mine = tile == t
-        engine[mine] = engine_of[stream["opcode"]]
-        drains[mine] = stream["flags"] & Flag.DRAIN != 0
-    ends = engine == Engine.CTRL
-    number = [np.full(len(s), -1, np.int64) for s in streams]
-    place = np.cumsum(~ends) - 1
-    for t in range(tiles):
-        mine = (tile == t) & ~ends
-        number[t][index[mine]] = place[mine]
-    spaces, (of, space, low, high, write, far) = _touched(streams, number, arch)
-    first = np.searchsorted(of, np.arange(int((~ends).sum()) + 1))
+        mine = np.flatnonzero(tile == t)
+        at = index[mine]
+        engine[mine] = engine_of[stream["opcode"]][at]
+        drains[mine] = (stream["flags"] & Flag.DRAIN != 0)[at]
+        begins[mine], ends[mine] = accesses.first[t][at], accesses.first[t][at + 1]
+    last = engine == Engine.CTRL
+    final = [index[last & (tile == t)] for t in range(tiles)]
+    real = ~last
+    index = index[real]
     found = scan(
         tiles,
-        spaces,
-        tile[~ends].astype(np.int32),
-        engine[~ends].astype(np.int32),
-        drains[~ends],
-        first,
-        space.astype(np.int32, copy=False),
-        low.astype(np.int64, copy=False),
-        high.astype(np.int64, copy=False),
-        write.astype(np.bool_, copy=False),
-        far.astype(np.bool_, copy=False),
+        tiles * _SCRATCHPADS,
+        accesses.spaces,
+        tile[real],
+        engine[real].astype(np.int32),
+        drains[real],
+        begins[real],
+        ends[real],
+        accesses.space,
+        accesses.low,
+        accesses.high,
+        accesses.write,
     )
-    del of, space, low, high, write, far, first
-    final = [index[ends & (tile == t)] for t in range(tiles)]
-    return _build(found, index[~ends], streams, final)
+    del accesses, begins, ends, tile, engine, drains
+    return _build(found, index, streams, final)
 
 
 def _build(
-    found: tuple[npt.NDArray[np.generic], ...], index: Ints, streams: list[Words], ends: list[Ints]
-) -> tuple[list[Words], Order]:
+    found: tuple[npt.NDArray[Any], ...],
+    index: npt.NDArray[np.int32],
+    streams: list[Words],
+    ends: list[npt.NDArray[np.int32]],
+) -> tuple[list[Words], Ints]:
     """Write the found tokens into copies of the words."""
-    tile, engine, source, drain, from_word, to_word, pair = (x.astype(np.int64) for x in found)
+    tile, engine, source, drain, from_word, to_word, pair = found
     n, engines = len(tile), len(streams) * ENGINES
-    signal, wait, remote = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.int64)
+    signal, wait, remote = np.zeros(n, np.uint16), np.zeros(n, np.uint16), np.zeros(n, np.uint32)
     by_pair = np.argsort(pair, kind="stable")
     for rows in np.split(by_pair, np.flatnonzero(np.diff(pair[by_pair])) + 1):
         if not len(rows):
@@ -195,17 +238,16 @@ def _build(
         kept = _within_tokens(list(zip(from_word[rows].tolist(), to_word[rows].tolist(), strict=True)))
         p, c = np.array(kept, np.int64).T
         if from_tile == to_tile:
-            signal[p] |= 1 << (4 * to_engine)
-            wait[c] |= 1 << (4 * from_engine)
+            signal[p] |= np.uint16(1 << (4 * to_engine))
+            wait[c] |= np.uint16(1 << (4 * from_engine))
         else:
-            remote[p] |= 1 << to_tile
-            remote[c] |= 1 << from_tile
+            remote[p] |= np.uint32(1 << to_tile)
+            remote[c] |= np.uint32(1 << from_tile)
 
-    order: Order = []
     result = []
     fence = {int(e): word(o)[0] for e, o in ((Engine.LOAD, Opcode.LOAD), (Engine.STORE, Opcode.STORE))}
     served = _next_word(source)
-    place = np.empty(n, np.int64)
+    place = np.empty(n, np.int32)
     for t, stream in enumerate(streams):
         mine = np.flatnonzero(tile == t)
         place[mine] = np.arange(len(mine))
@@ -222,17 +264,14 @@ def _build(
         new["signal"][: len(mine)] = signal[mine]
         new["flags"][: len(mine)][drain[mine] != 0] |= int(Flag.DRAIN)
         dma = np.isin(new["opcode"], (int(Opcode.LOAD), int(Opcode.STORE)))
-        masks = np.concatenate([remote[mine], np.zeros(len(ends[t]), np.int64)]).astype(np.uint32)
+        masks = np.concatenate([remote[mine], np.zeros(len(ends[t]), np.uint32)])
         new.view(DMA)["remote"][dma] = masks[dma]
         result.append(new)
-    order = list(zip(tile.tolist(), place.tolist(), strict=True))
-    for t in range(len(streams)):
-        count = len(result[t]) - len(ends[t])
-        order.extend((t, count + i) for i in range(len(ends[t])))
-    return result, order
+    rest = [(t, len(result[t]) - len(z) + i) for t, z in enumerate(ends) for i in range(len(z))]
+    return result, np.concatenate([np.stack([tile, place], axis=1), np.array(rest, np.int32).reshape(-1, 2)])
 
 
-def _next_word(source: Ints) -> Ints:
+def _next_word(source: npt.NDArray[np.int32]) -> Ints:
     """Of each emitted word the next one that is no fence: the one that a fence serves."""
     real = np.flatnonzero(source >= 0)
     at = np.searchsorted(real, np.arange(len(source)))

@@ -1,10 +1,16 @@
 """The scan of `sync.py`, compiled: a word at a time, what it must come after and which tokens say so.
 
-Everything is in arrays. An engine is a number, 4 * tile + engine. A *space* is a scratchpad of a tile or the region of
-a base register; its cells [0, infinity) are cut into segments, and of each segment we keep the last word of every
-engine that wrote and that read it (-1: none). A write replaces what it covers: its word waits for all earlier writers
-and readers, so who waits for it waits for them. A read that covers many segments joins them, keeping the latest writer
-and reader of each engine: this can only add order, and the work stays linear.
+Everything is in arrays. An engine is a number, 4 * tile + engine. A *space* is a scratchpad of a tile or a page of the
+region of a base register; its cells [0, infinity) are cut into segments, and of each segment we keep the last word of
+every engine that wrote and that read it (-1: none). A write replaces what it covers: its word waits for all earlier
+writers and readers, so who waits for it waits for them. A read that covers many segments joins them, keeping the latest
+writer and reader of each engine: this can only add order, and the work stays linear.
+
+With many tiles most of that would be empty, so it is kept where it can be something:
+
+- a segment has a column for each engine that can reach its space: the four of its tile, or every LOAD and STORE;
+- a clock is the four counts of the own tile, and the number of a row with those of the others. Words that wait within
+  their tile seldom learn of others, so many clocks share such a row.
 """
 
 from __future__ import annotations
@@ -73,34 +79,36 @@ def _drop(starts: I64, writers: I32, readers: I32, count: int, first: int, last:
 
 @compiled
 def _read(
-    starts: I64, writers: I32, readers: I32, count: int, lo: int, hi: int, me: int, index: int, needed: I64
+    starts: I64, writers: I32, readers: I32, count: int, lo: int, hi: int, me: int, index: int, who: I64, needed: I64
 ) -> int:
+    """A read of [lo, hi) by word `index` of column `me`; engine `who[k]` has column k. The number of segments then."""
     if hi <= lo:
         return count
     first, count = _cut(starts, writers, readers, count, lo)
     last, count = _cut(starts, writers, readers, count, hi)
     for i in range(first, last):
-        for e in range(needed.shape[0]):
-            needed[e] = max(needed[e], writers[i, e])
+        for k in range(len(who)):
+            needed[who[k]] = max(needed[who[k]], writers[i, k])
         readers[i, me] = index
     if last - first > _MERGE:
         for i in range(first + 1, last):
-            for e in range(needed.shape[0]):
-                writers[first, e] = max(writers[first, e], writers[i, e])
-                readers[first, e] = max(readers[first, e], readers[i, e])
+            for k in range(len(who)):
+                writers[first, k] = max(writers[first, k], writers[i, k])
+                readers[first, k] = max(readers[first, k], readers[i, k])
         count = _drop(starts, writers, readers, count, first + 1, last)
     return count
 
 
 @compiled
 def _write(
-    starts: I64, writers: I32, readers: I32, count: int, lo: int, hi: int, me: int, index: int, needed: I64
+    starts: I64, writers: I32, readers: I32, count: int, lo: int, hi: int, me: int, index: int, who: I64, needed: I64
 ) -> int:
+    """A write, see `_read`."""
     first, count = _cut(starts, writers, readers, count, lo)
     last, count = _cut(starts, writers, readers, count, hi)
     for i in range(first, last):
-        for e in range(needed.shape[0]):
-            needed[e] = max(needed[e], writers[i, e], readers[i, e])
+        for k in range(len(who)):
+            needed[who[k]] = max(needed[who[k]], writers[i, k], readers[i, k])
     if last > first:
         writers[first] = -1
         readers[first] = -1
@@ -110,12 +118,36 @@ def _write(
 
 
 @compiled
-def _first_after(of_word: I32, count: int, clocks: I32, other: int, at: int) -> int:
-    """Of an engine's words, the first that is ordered after word `at` of `other`; `count` if none is."""
+def _room_for(
+    s: int, begin: I64, room: I64, segments: I64, top: int, starts: I64, writers: I32, readers: I32
+) -> tuple[int, I64, I32, I32]:
+    """Twice the room for the segments of space `s`, behind all others; what it had stays unused."""
+    size = 2 * room[s]
+    while top + size > len(starts):
+        starts, writers, readers = _wider(starts), _wider(writers), _wider(readers)
+    old, count = begin[s], segments[s]
+    starts[top : top + count] = starts[old : old + count]
+    writers[top : top + count] = writers[old : old + count]
+    readers[top : top + count] = readers[old : old + count]
+    begin[s], room[s] = top, size
+    return top + size, starts, writers, readers
+
+
+@compiled
+def _known(near: I32, shared: I32, far: I32, row: int, tile: int, e: int) -> Any:
+    """How many words of engine `e` are complete by the clock `row` of an engine of `tile`."""
+    if e // ENGINES == tile:
+        return near[row, e % ENGINES]
+    return far[shared[row], e]
+
+
+@compiled
+def _first_after(of_word: I32, count: int, near: I32, shared: I32, far: I32, tile: int, other: int, at: int) -> int:
+    """Of the words of an engine of `tile`, the first that is ordered after word `at` of `other`; `count`: none is."""
     lo, hi = 0, count
     while lo < hi:
         mid = (lo + hi) // 2
-        if clocks[of_word[mid], other] > at:
+        if _known(near, shared, far, of_word[mid], tile, other) > at:
             hi = mid
         else:
             lo = mid + 1
@@ -125,26 +157,26 @@ def _first_after(of_word: I32, count: int, clocks: I32, other: int, at: int) -> 
 @compiled
 def scan(
     tiles: int,
+    local: int,
     spaces: int,
     tile: I32,
     engine: I32,
     flagged: npt.NDArray[np.bool_],
-    first_access: I64,
+    begins: I64,
+    ends: I64,
     space: I32,
-    low: I64,
-    high: I64,
+    low: I32,
+    high: I32,
     writes: npt.NDArray[np.bool_],
-    far: npt.NDArray[np.bool_],
-) -> tuple[I32, I32, I64, npt.NDArray[np.bool_], I32, I32, I32]:
+) -> tuple[I32, I32, I32, npt.NDArray[np.bool_], I32, I32, I32]:
     """Scan words in the global order.
 
     Args:
         tiles: number of tiles.
-        spaces: number of spaces.
+        local, spaces: number of spaces; the first `local` are scratchpads, the others pages of DRAM.
         tile, engine, flagged: of each word; whether its DRAIN flag is set already.
-        first_access: the word's accesses are rows [first_access[n], first_access[n + 1]) of the next five.
+        begins, ends: the accesses of word n are rows [begins[n], ends[n]) of the next four.
         space, low, high, writes: cells [low, high) of a space, read or written; reads come first.
-        far: the space is DRAM.
 
     Returns:
         Of each word as emitted: tile, engine, its number in the order (-1: a fence), whether it drains; and of each
@@ -152,22 +184,37 @@ def scan(
         A fence's tag is that of the word it serves, the next one that is no fence.
     """
     n, engines = len(tile), tiles * ENGINES
-    room = 64
-    starts = np.zeros((spaces, room), np.int64)
-    writers = np.full((spaces, room, engines), -1, np.int32)
-    readers = np.full((spaces, room, engines), -1, np.int32)
+    width = 2 * tiles  # columns of DRAM: 2 * tile, and one more for STORE
+    far_engine = np.zeros(width, np.int64)
+    for k in range(width):
+        far_engine[k] = ENGINES * (k // 2) + (_STORE if k % 2 else _LOAD)
+    near_engine = np.zeros(ENGINES, np.int64)
+    begin, room = np.zeros(spaces, np.int64), np.full(spaces, 16, np.int64)
     segments = np.ones(spaces, np.int64)
+    for s in range(spaces):
+        begin[s] = 16 * (s if s < local else s - local)
+    top, far_top = 16 * local, 16 * (spaces - local)
+    starts, far_starts = np.zeros(top + 16, np.int64), np.zeros(far_top + 16, np.int64)
+    writers, readers = np.full((top + 16, ENGINES), -1, np.int32), np.full((top + 16, ENGINES), -1, np.int32)
+    far_writers, far_readers = (
+        np.full((far_top + 16, width), -1, np.int32),
+        np.full((far_top + 16, width), -1, np.int32),
+    )
 
     size = n + 1024
     out_tile, out_engine = np.zeros(size, np.int32), np.zeros(size, np.int32)
-    out_source, out_drain = np.zeros(size, np.int64), np.zeros(size, np.bool_)
+    out_source, out_drain = np.zeros(size, np.int32), np.zeros(size, np.bool_)
     emitted = 0
     position = np.zeros((1024, engines), np.int32)  # of each engine's words among the emitted
-    snapshot = np.zeros((1024, engines), np.int32)  # of each engine's words, the row of `clocks`
+    snapshot = np.zeros((1024, engines), np.int32)  # of each engine's words, the row of its clock
     words = np.zeros(engines, np.int64)
-    clocks = np.zeros((1024, engines), np.int32)
-    rows = engines
+    near = np.zeros((1024, ENGINES), np.int32)  # of each clock, the counts of its own tile
+    shared = np.zeros(1024, np.int32)  # of each clock, the row of `far`
+    far = np.zeros((16, engines), np.int32)  # counts of other tiles; those of the own one stay 0
+    rows, far_rows = engines, 1
     clock = np.arange(engines).astype(np.int64)  # of each engine, its row
+    while rows > len(shared):
+        near, shared = _wider(near), _wider(shared)
     from_word, to_word, pair = np.zeros(1024, np.int32), np.zeros(1024, np.int32), np.zeros(1024, np.int32)
     tokens = 0
     drained = np.zeros(engines, np.int64)
@@ -177,27 +224,31 @@ def scan(
     need = np.full(engines, -1, np.int64)
     gate = np.full(engines, -1, np.int64)
     waits = np.zeros(engines, np.bool_)
+    joined = np.zeros(engines, np.int32)
 
     for number in range(n):
         t, kind = tile[number], engine[number]
         me = ENGINES * t + kind
-        begin, end = first_access[number], first_access[number + 1]
+        for k in range(ENGINES):
+            near_engine[k] = ENGINES * t + k
+        first_row, end_row = begins[number], ends[number]
         drain = flagged[number]
         if not drain and (kind in (_MXU, _VPU)):
-            for a in range(begin, end):
-                if writes[a] or far[a]:
+            for a in range(first_row, end_row):
+                if writes[a] or space[a] >= local:
                     continue
                 if kind == _MXU:  # accumulation: the array reads and writes a row at the end of its pipeline, in order
                     same = False
-                    for b in range(begin, end):
+                    for b in range(first_row, end_row):
                         if writes[b] and space[b] == space[a] and low[b] == low[a] and high[b] == high[a]:
                             same = True
                     if same:
                         continue
                 s = space[a]
-                i = _first(starts[s], segments[s], low[a] + 1) - 1
-                while i < segments[s] and starts[s, i] < high[a]:
-                    if writers[s, i, me] >= drained[me]:
+                here = starts[begin[s] : begin[s] + room[s]]
+                i = _first(here, segments[s], low[a] + 1) - 1
+                while i < segments[s] and here[i] < high[a]:
+                    if writers[begin[s] + i, kind] >= drained[me]:
                         drain = True
                     i += 1
         if drain:
@@ -205,21 +256,25 @@ def scan(
 
         needed[:] = -1
         loads = False
-        for a in range(begin, end):
-            if not far[a]:
+        for a in range(first_row, end_row):
+            s = space[a]
+            if s < local:
                 continue
             loads = loads or not writes[a]
-            s = space[a]
-            if segments[s] + 3 > starts.shape[1]:
-                starts, writers, readers = _roomier(starts, writers, readers)
+            if segments[s] + 3 > room[s]:
+                far_top, far_starts, far_writers, far_readers = _room_for(
+                    s, begin, room, segments, far_top, far_starts, far_writers, far_readers
+                )
+            i, z = begin[s], begin[s] + room[s]
+            column = 2 * t + (1 if kind == _STORE else 0)
             if writes[a]:
                 segments[s] = _write(
-                    starts[s], writers[s], readers[s], segments[s], max(0, low[a]), high[a], me, words[me], needed
-                )
+                    far_starts[i:z], far_writers[i:z], far_readers[i:z], segments[s], max(0, low[a]), high[a], column,
+                    words[me], far_engine, needed)  # fmt: skip
             else:
                 segments[s] = _read(
-                    starts[s], writers[s], readers[s], segments[s], max(0, low[a]), high[a], me, words[me], needed
-                )
+                    far_starts[i:z], far_writers[i:z], far_readers[i:z], segments[s], max(0, low[a]), high[a], column,
+                    words[me], far_engine, needed)  # fmt: skip
         foreign = False
         for e in range(engines):
             if needed[e] >= 0 and e // ENGINES != t:
@@ -231,21 +286,21 @@ def scan(
                 if step == 0:
                     for e in range(engines):
                         other = e // ENGINES
-                        if needed[e] < 0 or other == t or clocks[clock[me], e] > needed[e]:
+                        if needed[e] < 0 or other == t or far[shared[clock[me]], e] > needed[e]:
                             continue
                         if e % ENGINES == _LOAD:  # only STORE speaks to other tiles: one that comes after that LOAD
                             at = needed[e]
                             needed[e] = -1
                             store = other * ENGINES + _STORE
-                            k = _first_after(snapshot[:, store], words[store], clocks, e, at)
+                            k = _first_after(snapshot[:, store], words[store], near, shared, far, other, e, at)
                             if k == words[store]:
                                 need[:] = -1
                                 need[e] = max(at, last_load[other])  # cover later reads too
-                                (out_tile, out_engine, out_source, out_drain, position, snapshot, clocks, from_word,
-                                 to_word, pair, emitted, rows, tokens) = _emit(
-                                    other, _STORE, -1, False, need, waits, out_tile, out_engine, out_source,
-                                    out_drain, position, snapshot, words, clocks, clock, from_word, to_word, pair,
-                                    emitted, rows, tokens)  # fmt: skip
+                                (out_tile, out_engine, out_source, out_drain, position, snapshot, near, shared, far,
+                                 from_word, to_word, pair, emitted, rows, far_rows, tokens) = _emit(
+                                    other, _STORE, -1, False, need, waits, joined, out_tile, out_engine, out_source,
+                                    out_drain, position, snapshot, words, near, shared, far, clock, from_word, to_word,
+                                    pair, emitted, rows, far_rows, tokens)  # fmt: skip
                             needed[store] = max(needed[store], k)
                     if kind == _LOAD:
                         break
@@ -253,7 +308,7 @@ def scan(
                     any_gate = False
                     for e in range(engines):
                         if e // ENGINES != t and needed[e] >= 0:
-                            if clocks[clock[me], e] <= needed[e]:
+                            if far[shared[clock[me]], e] <= needed[e]:
                                 gate[e] = needed[e]
                                 any_gate = True
                             needed[e] = -1
@@ -262,40 +317,43 @@ def scan(
                         missing = False
                         need[:] = -1
                         for e in range(engines):
-                            if gate[e] >= 0 and clocks[clock[load], e] <= gate[e]:
+                            if gate[e] >= 0 and far[shared[clock[load]], e] <= gate[e]:
                                 need[e] = gate[e]
                                 missing = True
                         if missing:
-                            (out_tile, out_engine, out_source, out_drain, position, snapshot, clocks, from_word,
-                             to_word, pair, emitted, rows, tokens) = _emit(
-                                t, _LOAD, -1, False, need, waits, out_tile, out_engine, out_source, out_drain,
-                                position, snapshot, words, clocks, clock, from_word, to_word, pair, emitted, rows,
-                                tokens)  # fmt: skip
+                            (out_tile, out_engine, out_source, out_drain, position, snapshot, near, shared, far,
+                             from_word, to_word, pair, emitted, rows, far_rows, tokens) = _emit(
+                                t, _LOAD, -1, False, need, waits, joined, out_tile, out_engine, out_source, out_drain,
+                                position, snapshot, words, near, shared, far, clock, from_word, to_word, pair, emitted,
+                                rows, far_rows, tokens)  # fmt: skip
                         k = -1
                         for e in range(engines):
                             if gate[e] >= 0:
-                                k = max(k, _first_after(snapshot[:, load], words[load], clocks, e, gate[e]))
+                                after = _first_after(snapshot[:, load], words[load], near, shared, far, t, e, gate[e])
+                                k = max(k, after)
                         needed[load] = max(needed[load], k)
         if loads:
             last_load[t] = words[me]
-        for a in range(begin, end):
-            if far[a]:
-                continue
+        for a in range(first_row, end_row):
             s = space[a]
-            if segments[s] + 3 > starts.shape[1]:
-                starts, writers, readers = _roomier(starts, writers, readers)
+            if s >= local:
+                continue
+            if segments[s] + 3 > room[s]:
+                top, starts, writers, readers = _room_for(s, begin, room, segments, top, starts, writers, readers)
+            i, z = begin[s], begin[s] + room[s]
             if writes[a]:
                 segments[s] = _write(
-                    starts[s], writers[s], readers[s], segments[s], low[a], high[a], me, words[me], needed
-                )
+                    starts[i:z], writers[i:z], readers[i:z], segments[s], low[a], high[a], kind, words[me],
+                    near_engine, needed)  # fmt: skip
             else:
                 segments[s] = _read(
-                    starts[s], writers[s], readers[s], segments[s], low[a], high[a], me, words[me], needed
-                )
-        (out_tile, out_engine, out_source, out_drain, position, snapshot, clocks, from_word, to_word, pair, emitted,
-         rows, tokens) = _emit(
-            t, kind, number, drain, needed, waits, out_tile, out_engine, out_source, out_drain, position, snapshot,
-            words, clocks, clock, from_word, to_word, pair, emitted, rows, tokens)  # fmt: skip
+                    starts[i:z], writers[i:z], readers[i:z], segments[s], low[a], high[a], kind, words[me],
+                    near_engine, needed)  # fmt: skip
+        (out_tile, out_engine, out_source, out_drain, position, snapshot, near, shared, far, from_word, to_word, pair,
+         emitted, rows, far_rows, tokens) = _emit(
+            t, kind, number, drain, needed, waits, joined, out_tile, out_engine, out_source, out_drain, position,
+            snapshot, words, near, shared, far, clock, from_word, to_word, pair, emitted, rows, far_rows,
+            tokens)  # fmt: skip
     return (
         out_tile[:emitted],
         out_engine[:emitted],
@@ -308,16 +366,6 @@ def scan(
 
 
 @compiled
-def _roomier(starts: I64, writers: I32, readers: I32) -> tuple[I64, I32, I32]:
-    spaces, room, engines = writers.shape
-    s = np.zeros((spaces, 2 * room), np.int64)
-    w = np.full((spaces, 2 * room, engines), -1, np.int32)
-    r = np.full((spaces, 2 * room, engines), -1, np.int32)
-    s[:, :room], w[:, :room], r[:, :room] = starts, writers, readers
-    return s, w, r
-
-
-@compiled
 def _emit(
     t: int,
     kind: int,
@@ -325,60 +373,100 @@ def _emit(
     drain: bool,
     needed: I64,
     waits: npt.NDArray[np.bool_],
+    joined: I32,
     out_tile: I32,
     out_engine: I32,
-    out_source: I64,
+    out_source: I32,
     out_drain: npt.NDArray[np.bool_],
     position: I32,
     snapshot: I32,
     words: I64,
-    clocks: I32,
+    near: I32,
+    shared: I32,
+    far: I32,
     clock: I64,
     from_word: I32,
     to_word: I32,
     pair: I32,
     emitted: int,
     rows: int,
+    far_rows: int,
     tokens: int,
 ) -> Any:
     """Append a word that waits for word `needed[e]` of each engine e. Arrays that grow are given back."""
     engines = len(needed)
-    me = t * ENGINES + kind
+    me, own = t * ENGINES + kind, t * ENGINES
     if emitted == len(out_tile):
         out_tile, out_engine = _wider(out_tile), _wider(out_engine)
         out_source, out_drain = _wider(out_source), _wider(out_drain)
     if words[me] == len(position):
         position, snapshot = _wider(position), _wider(snapshot)
-    mine = clocks[clock[me]]
+    mine = clock[me]
     some = False
     for e in range(engines):
-        waits[e] = needed[e] >= 0 and e != me and mine[e] <= needed[e]
+        waits[e] = needed[e] >= 0 and e != me and _known(near, shared, far, mine, t, e) <= needed[e]
         some = some or waits[e]
     if some:
         # One that another one already waited for needs no token.
         for e in range(engines):
             if waits[e]:
                 for other in range(engines):
-                    if other != e and waits[other] and clocks[snapshot[needed[other], other], e] > needed[e]:
-                        waits[e] = False
-                        break
-        if rows == len(clocks):
-            clocks = _wider(clocks)
-            mine = clocks[clock[me]]
-        new = clocks[rows]
-        new[:] = mine
+                    if other != e and waits[other]:
+                        row = snapshot[needed[other], other]
+                        if _known(near, shared, far, row, other // ENGINES, e) > needed[e]:
+                            waits[e] = False
+                            break
+        if rows == len(shared):
+            near, shared = _wider(near), _wider(shared)
+        near[rows] = near[mine]
+        others = shared[mine]  # the row of other tiles' counts; -1: it is a new one, in `joined`
         for e in range(engines):
-            if waits[e]:
-                if tokens == len(pair):
-                    from_word, to_word, pair = _wider(from_word), _wider(to_word), _wider(pair)
-                from_word[tokens] = position[needed[e], e]
-                to_word[tokens] = emitted
-                pair[tokens] = e * engines + me
-                tokens += 1
-                seen = clocks[snapshot[needed[e], e]]
+            if not waits[e]:
+                continue
+            if tokens == len(pair):
+                from_word, to_word, pair = _wider(from_word), _wider(to_word), _wider(pair)
+            from_word[tokens] = position[needed[e], e]
+            to_word[tokens] = emitted
+            pair[tokens] = e * engines + me
+            tokens += 1
+            row = snapshot[needed[e], e]
+            theirs = shared[row]
+            if e // ENGINES == t:
+                for k in range(ENGINES):
+                    near[rows, k] = max(near[rows, k], near[row, k])
+                near[rows, e % ENGINES] = max(near[rows, e % ENGINES], needed[e] + 1)
+                if others >= 0 and others != theirs:
+                    ahead, behind = True, True
+                    for k in range(engines):
+                        ahead = ahead and far[others, k] >= far[theirs, k]
+                        behind = behind and far[others, k] <= far[theirs, k]
+                    if behind:
+                        others = theirs
+                    elif not ahead:
+                        joined[:] = far[others]
+                        others = -1
+                if others < 0:
+                    for k in range(engines):
+                        joined[k] = max(joined[k], far[theirs, k])
+            else:
+                if others >= 0:
+                    joined[:] = far[others]
+                    others = -1
+                for k in range(ENGINES):
+                    near[rows, k] = max(near[rows, k], far[theirs, own + k])
+                    at = e - e % ENGINES + k
+                    joined[at] = max(joined[at], near[row, k])
                 for k in range(engines):
-                    new[k] = max(new[k], seen[k])
-                new[e] = max(new[e], needed[e] + 1)
+                    if k // ENGINES != t:
+                        joined[k] = max(joined[k], far[theirs, k])
+                joined[e] = max(joined[e], needed[e] + 1)
+        if others < 0:
+            if far_rows == len(far):
+                far = _wider(far)
+            far[far_rows] = joined
+            others = far_rows
+            far_rows += 1
+        shared[rows] = others
         clock[me] = rows
         rows += 1
     out_tile[emitted], out_engine[emitted], out_source[emitted], out_drain[emitted] = t, kind, source, drain
@@ -392,11 +480,14 @@ def _emit(
         out_drain,
         position,
         snapshot,
-        clocks,
+        near,
+        shared,
+        far,
         from_word,
         to_word,
         pair,
         emitted + 1,
         rows,
+        far_rows,
         tokens,
     )

@@ -8,7 +8,8 @@
     DIR/vae_decoder/model.onnx         with a hard link to the VAE's weights
 
 Each subfolder is a unit: written beside its place, renamed when complete, and described by its own `dpu_part.json`, so
-that an interrupted export continues with the first unit that is missing or differs.
+that an interrupted export continues with the first unit that is missing or differs, and there with the weights, if a
+killed one had them whole.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from ..files import atomic_dir, atomic_write, sha256
 
 MANIFEST = "dpu_pipeline.json"
 RECORD = "dpu_part.json"
+WHOLE = ".whole.json"
 FORMAT = 1
 COMPONENTS = ("unet", "vae", "text_encoder", "text_encoder_2")
 WEIGHT_STEMS = {
@@ -163,14 +165,44 @@ def record_of(folder: Path, key: Mapping[str, Any]) -> dict[str, Any] | None:
     return None
 
 
+@dataclass(frozen=True)
+class Unit:
+    """A unit being written: its folder, and what is known to be whole there."""
+
+    folder: Path
+    _whole: dict[str, dict[str, Any]]  # of a file, the key that it was made with and its digest
+
+    def is_whole(self, name: str, key: Mapping[str, Any]) -> bool:
+        """Whether a killed run finished the file `name` with the same `key`; else it is not there."""
+        found = self._whole.get(name)
+        if found is not None and found["key"] == json.loads(json.dumps(key)) and self._unchanged(name):
+            return True
+        self._whole.pop(name, None)
+        (self.folder / name).unlink(missing_ok=True)
+        return False
+
+    def _unchanged(self, name: str) -> bool:
+        return bool(sha256(self.folder / name) == self._whole[name]["sha256"])
+
+    def whole(self, name: str, key: Mapping[str, Any]) -> None:
+        """The file `name` is finished: a run that goes on after this one was killed need not make it again."""
+        self._whole[name] = {"key": dict(key), "sha256": sha256(self.folder / name)}
+        write_json(self.folder / WHOLE, self._whole)
+
+    def files(self) -> dict[str, str]:
+        """The digest of each file."""
+        names = sorted(p.name for p in self.folder.iterdir())
+        return {n: self._whole[n]["sha256"] if n in self._whole else sha256(self.folder / n) for n in names}
+
+
 @contextmanager
-def unit(folder: Path, key: Mapping[str, Any], info: dict[str, Any]) -> Iterator[Path]:
-    """Yield a temporary folder that becomes `folder`, with a record of its files; `info` is filled by the caller.
+def unit(folder: Path, key: Mapping[str, Any], info: dict[str, Any]) -> Iterator[Unit]:
+    """Yield a unit whose folder becomes `folder`, with a record of its files; `info` is filled by the caller.
 
     An older `folder` that the export does not own (no record in it) is not replaced.
 
     Raises:
-        DpuError: `folder` exists and was not written by an export.
+        DpuError: `folder` exists and was not written by an export, or another process is writing it.
     """
     if folder.exists() and not (folder / RECORD).exists():
         raise DpuError(
@@ -180,11 +212,24 @@ def unit(folder: Path, key: Mapping[str, Any], info: dict[str, Any]) -> Iterator
             code="E101",
         )
     with atomic_dir(folder) as temporary:
-        yield temporary
-        files = {p.name: sha256(p) for p in sorted(temporary.iterdir())}
-        write_json(temporary / RECORD, {"key": dict(key), "files": files, **info})
+        made = Unit(temporary, _whole_files(temporary))
+        for left in list(temporary.iterdir()):  # of a run that was killed
+            if left.name not in (WHOLE, *made._whole):
+                left.unlink()
+        yield made
+        (temporary / WHOLE).unlink(missing_ok=True)
+        write_json(temporary / RECORD, {"key": dict(key), "files": made.files(), **info})
         if folder.exists():
             shutil.rmtree(folder)
+
+
+def _whole_files(folder: Path) -> dict[str, dict[str, Any]]:
+    """What a killed run left whole in a unit's folder, by its own account."""
+    try:
+        found = json.loads((folder / WHOLE).read_text())
+        return {n: {"key": f["key"], "sha256": str(f["sha256"])} for n, f in found.items() if (folder / n).is_file()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:

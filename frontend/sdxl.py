@@ -226,14 +226,20 @@ def _write_unit(
     say: Progress,
 ) -> None:
     info: dict[str, Any] = {}
-    with unit(out / name, key, info) as folder:
+    with unit(out / name, key, info) as made:
+        folder = made.folder
         refs: Mapping[str, WeightRef] | None = None
         file = f"{WEIGHT_STEMS[component]}.safetensors"
         module = meta_module(component, source.configs[component])
         if name == component:
             _write_config(folder, module)
-            if source.weights:
+            weights = {k: v for k, v in key.items() if k != "export"}  # what they depend on
+            if source.weights and made.is_whole(file, weights):
+                say(f"{component}: weights kept")
+                refs = read_header(folder / file)
+            elif source.weights:
                 refs = _write_component(folder / file, component, module, source, spec, say)
+                made.whole(file, weights)
         elif source.weights:  # vae_decoder: its graph must have the weights in its own folder
             link_or_copy(out / component / file, folder / file)
             refs = read_header(folder / file)

@@ -6,6 +6,7 @@ stores. This is also what makes the two streams alternate: one stream's normalis
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from xdsl.context import Context
@@ -62,7 +63,7 @@ class _Group:
                 self.made.add(op)
                 continue
             written = _WRITTEN[op.opcode]
-            for role, value in op.operands.items():
+            for role, value in zip(op.roles, op.things, strict=True):
                 if isinstance(value, Buf):
                     (self.writes if role in written else self.reads).add(value)
             if op.opcode == Opcode.LOAD or op.opcode == Opcode.STORE:
@@ -73,7 +74,8 @@ class _Group:
 
 def extent(op: Instr) -> Extent | None:
     """(tensor, first byte, end byte) that a DMA instruction touches, strides included; None if it touches no DRAM."""
-    value = op.operands.get("src" if op.opcode == Opcode.LOAD else "dst")
+    role = "src" if op.opcode == Opcode.LOAD else "dst"
+    value = op.things[op.roles.index(role)] if role in op.roles else None
     if not isinstance(value, Dram):
         return None
     fields = op.fields
@@ -87,14 +89,18 @@ def extent(op: Instr) -> Extent | None:
     return value, lo, hi
 
 
-def _groups(program: TileProgram) -> list[_Group]:
-    groups: list[_Group] = []
+def _groups(program: TileProgram) -> Iterator[_Group]:
+    """One after the other: what a group touches is forgotten with it."""
+    group: _Group | None = None
     for section in program.sections:
         key = (section.tag, section.stream, section.step, section.phase)
-        if not groups or groups[-1].key != key:
-            groups.append(_Group(key))
-        groups[-1].add(section)
-    return groups
+        if group is None or group.key != key:
+            if group is not None:
+                yield group
+            group = _Group(key)
+        group.add(section)
+    if group is not None:
+        yield group
 
 
 def _conflict(reads: list[Extent], writes: list[Extent]) -> bool:
@@ -118,10 +124,12 @@ def _movable(prologue: _Group, main: _Group) -> bool:
 @uncollected()
 def overlap(program: TileProgram) -> None:
     """Reorder the sections of one program in place."""
-    order: list[_Group] = []
+    order: list[Section] = []
+    last: _Group | None = None  # its sections are not in `order` yet
     for group in _groups(program):
-        if group.is_prologue and order and not order[-1].is_prologue and _movable(group, order[-1]):
-            order.insert(len(order) - 1, group)
+        if last is not None and group.is_prologue and not last.is_prologue and _movable(group, last):
+            order += group.sections
         else:
-            order.append(group)
-    program.sections = [section for group in order for section in group.sections]
+            order += last.sections if last is not None else []
+            last = group
+    program.sections = order + (last.sections if last is not None else [])

@@ -84,7 +84,7 @@ def last_uses(program: TileProgram) -> dict[Buf, int]:
             if isinstance(op, Buf):
                 last[op] = number
             else:
-                for value in op.operands.values():
+                for value in op.things:
                     if isinstance(value, Buf):
                         last[value] = number
             number += 1
@@ -100,10 +100,8 @@ def plan(program: TileProgram, arch: Arch) -> None:
     """
     words = {**arch.words, "table": TABLE_SLOTS}
     rings: dict[tuple[int, str], _Ring] = {}
-    dying: dict[int, list[Buf]] = {}
-    for buffer, at in last_uses(program).items():
-        dying.setdefault(at, []).append(buffer)
-    homes: dict[Buf, _Ring] = {}
+    last = last_uses(program)
+    dying: dict[int, list[tuple[_Ring, Buf]]] = {}  # of the buffers that live
     number = 0
     for section in program.sections:
         for op in section.ops:
@@ -111,7 +109,7 @@ def plan(program: TileProgram, arch: Arch) -> None:
                 key = (section.tile, op.space)
                 if key not in rings:
                     rings[key] = _Ring(words[op.space], arch.buffers.acc.banks if op.space == "acc" else 1)
-                ring = homes[op] = rings[key]
+                ring = rings[key]
                 place = ring.place(op.words)
                 if place is None:
                     held = sum(hi - lo for lo, hi in ring.live)
@@ -123,6 +121,7 @@ def plan(program: TileProgram, arch: Arch) -> None:
                         code="E233",
                     )
                 op.at = place
-            for dead in dying.get(number, ()):
-                homes[dead].free(dead.at, dead.words)
+                dying.setdefault(last[op], []).append((ring, op))
+            for ring, dead in dying.pop(number, ()):
+                ring.free(dead.at, dead.words)
             number += 1

@@ -11,7 +11,7 @@ Loops that continue or overlap each other are joined, so most boxes are one run 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -60,29 +60,40 @@ RANKS: dict[Opcode, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Boxes:
-    """Operands of one stream, sorted by word and rank, one row each."""
+    """Operands of one stream, sorted by word and rank, one row each.
 
-    word: Ints
-    rank: Ints
-    space: Ints
+    A full-size entry has tens of millions, so columns are narrow, and the loops of a box are one number: many have the
+    same. Row s of `steps` and `extents` are the strides and counts of all boxes whose `shape` is s.
+    """
+
+    word: npt.NDArray[np.int32]
+    rank: npt.NDArray[np.uint8]
+    space: npt.NDArray[np.uint8]
     lo: Ints
-    strides: Ints  # [n, levels]; the first is 1
-    counts: Ints  # [n, levels]
+    shape: npt.NDArray[np.int32]
     read: Bools
     write: Bools
     late: Bools  # read at the end of the pipeline, in order: MM accumulation
+    steps: Ints  # [shapes, levels]; the first is 1
+    extents: Ints  # [shapes, levels]
 
     def __len__(self) -> int:
         return len(self.word)
 
     @property
+    def strides(self) -> Ints:
+        """Of each box, [n, levels]."""
+        return self.steps[self.shape]
+
+    @property
+    def counts(self) -> Ints:
+        """Of each box, [n, levels]."""
+        return self.extents[self.shape]
+
+    @property
     def hi(self) -> Ints:
         """One past the last cell."""
-        return np.asarray(self.lo + ((self.counts - 1) * self.strides).sum(1) + 1)
-
-    def where(self, keep: Bools) -> Boxes:
-        """The rows that `keep` chooses."""
-        return Boxes(*(getattr(self, n)[keep] for n in self.__dataclass_fields__))
+        return np.asarray(self.lo + (((self.extents - 1) * self.steps).sum(1) + 1)[self.shape])
 
 
 def normalise(lo: Ints, run: Ints, strides: Ints, counts: Ints) -> tuple[Ints, Ints, Ints]:
@@ -221,11 +232,26 @@ def _vec(index: Ints, words: Words, arch: Arch) -> Iterator[_Column]:
     yield "red_at", index, param, _i64(f["red_at"]), np.where(along, n, rows), [(second, pair)], again, reduces
 
 
+def _distinct(rows: Ints) -> tuple[Ints, Ints]:
+    """The distinct ones of `rows` [n, k], and of each row the number of its equal."""
+    if not len(rows):
+        return rows, np.zeros(0, np.int64)
+    factors = np.random.default_rng(0).integers(1 << 62, size=rows.shape[1], dtype=np.int64) | 1
+    mixed = (rows * factors).sum(1)  # modulo 2^64
+    _, first, number = np.unique(mixed, return_index=True, return_inverse=True)
+    found = rows[first]
+    if not (found[number] == rows).all():  # two that are mixed to one number
+        found, number = np.unique(rows, axis=0, return_inverse=True)
+    return found, number.reshape(-1)
+
+
 def boxes(words: Words, arch: Arch) -> Boxes:
     """All operands of a stream whose opcodes and counts are legal (`witness.check_fields`). Fences have none."""
     opcode = words["opcode"]
     index = {o: np.flatnonzero(opcode == o) for o in Opcode}
     parts: list[tuple[npt.NDArray[Any], ...]] = []
+    distinct: list[Ints] = []
+    shapes = 0
     columns = (
         (Opcode.LOAD, _dma(index[Opcode.LOAD], words, True, arch)),
         (Opcode.STORE, _dma(index[Opcode.STORE], words, False, arch)),
@@ -234,22 +260,30 @@ def boxes(words: Words, arch: Arch) -> Boxes:
     )
     for code, some in columns:
         for name, word, space, lo, run, loops, read, write in some:
-            strides, counts = np.zeros((len(word), 5), np.int64), np.ones((len(word), 5), np.int64)
-            for j, (s, n) in enumerate(loops):
-                strides[:, j], counts[:, j] = s, n
-            keep = (read | write) & (run > 0) & (counts > 0).all(1)
-            rank = np.full(len(word), RANKS[code].index(name))
+            keep = (read | write) & (run > 0)
+            for _, n in loops:
+                keep &= n > 0
+            unused = [(np.zeros(1, np.int64), np.ones(1, np.int64))] * (5 - len(loops))
+            # One row: the run, five strides, five counts.
+            rows = [run[keep], *(s[keep] for s, _ in loops), *(s for s, _ in unused)]
+            rows += [*(n[keep] for _, n in loops), *(n for _, n in unused)]
+            table, shape = _distinct(np.stack(np.broadcast_arrays(*rows), axis=1))
+            read, write = read[keep], write[keep]
+            rank = np.full(len(shape), RANKS[code].index(name), np.uint8)
             late = read & write & (code == Opcode.MM)
-            row: tuple[npt.NDArray[Any], ...]
-            row = (word, rank, space, lo, run, strides, counts, read, write, late)
-            parts.append(tuple(x[keep] for x in row))
-    word, rank, space, lo, run, strides, counts, read, write, late = (
-        np.concatenate(x) for x in zip(*parts, strict=True)
-    )
-    lo, strides, counts = normalise(lo, run, strides, counts)
-    order = np.lexsort((rank, word))
-    rows: tuple[npt.NDArray[Any], ...] = (word, rank, space, lo, strides, counts, read, write, late)
-    return Boxes(*(x[order] for x in rows))
+            of, where = word[keep].astype(np.int32), space[keep].astype(np.uint8)
+            parts.append((of, rank, where, lo[keep], (shape + shapes).astype(np.int32), read, write, late))
+            distinct.append(table)
+            shapes += len(table)
+    word, rank, space, lo, shape, read, write, late = (np.concatenate(x) for x in zip(*parts, strict=True))
+    parts.clear()
+    table = np.concatenate(distinct)
+    shift, steps, extents = normalise(np.zeros(len(table), np.int64), table[:, 0], table[:, 1:6], table[:, 6:])
+    lo = lo + shift[shape]
+    order = np.argsort(word.astype(np.int64) * 16 + rank, kind="stable")
+    columns_: tuple[npt.NDArray[Any], ...] = (word, rank, space, lo, shape, read, write, late)
+    made: list[npt.NDArray[Any]] = [*(x[order] for x in columns_), steps, extents]
+    return Boxes(*made)
 
 
 def granule(streams: list[Boxes]) -> int:
@@ -260,18 +294,41 @@ def granule(streams: list[Boxes]) -> int:
     g = 64
     for b in streams:
         far = b.space >= DRAM
-        for numbers in (b.lo[far], b.strides[far, 1:][b.counts[far, 1:] > 1]):
+        used = np.unique(b.shape[far])
+        for numbers in (b.lo[far], b.steps[used, 1:][b.extents[used, 1:] > 1]):
             if len(numbers):
                 g = int(np.gcd(g, np.gcd.reduce(numbers)))
     return g
 
 
 def coarse(b: Boxes, size: int | Ints) -> Boxes:
-    """DRAM operands in granules of `size` bytes, one size for all or one for each operand."""
+    """DRAM operands in granules of `size` bytes, one size for all or one for each operand; sizes are 1 to 64."""
     far = b.space >= DRAM
-    each = np.broadcast_to(np.asarray(size, np.int64), len(b))[far]
-    lo, counts, strides = b.lo.copy(), b.counts.copy(), b.strides.copy()
-    lo[far] //= each
-    strides[far, 1:] //= each[:, None]
-    counts[far, 0] = -(-counts[far, 0] // each)
-    return Boxes(b.word, b.rank, b.space, lo, strides, counts, b.read, b.write, b.late)
+    each = np.where(far, size, 0)
+    lo = b.lo.copy()
+    lo[far] //= each[far]
+    key = b.shape.astype(np.int64) * 65 + each
+    used = np.flatnonzero(np.bincount(key, minlength=1))
+    number = np.zeros(int(used[-1]) + 1 if len(used) else 1, np.int32)
+    number[used] = np.arange(len(used))
+    old, grain = np.divmod(used, 65)
+    steps, extents = b.steps[old], b.extents[old]
+    some = grain > 0
+    steps[some, 1:] //= grain[some, None]
+    extents[some, 0] = -(-extents[some, 0] // grain[some])
+    return replace(b, lo=lo, shape=number[key], steps=steps, extents=extents)
+
+
+def tables(streams: list[Boxes]) -> tuple[Ints, Ints, list[int]]:
+    """Strides and counts of the shapes of all streams, one behind the other, and where those of each begin."""
+    depth = max(2, *(b.steps.shape[1] for b in streams))
+
+    def wide(a: Ints, rest: int) -> Ints:
+        return np.pad(a, ((0, 0), (0, depth - a.shape[1])), constant_values=rest)
+
+    begins = np.cumsum([0, *(len(b.steps) for b in streams)])[:-1].tolist()
+    return (
+        np.concatenate([wide(b.steps, 0) for b in streams]),
+        np.concatenate([wide(b.extents, 1) for b in streams]),
+        begins,
+    )

@@ -6,6 +6,8 @@ on. Cells come from one arena and go back after the object's last use, so memory
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -50,11 +52,53 @@ def _next(turn: I64, counts: I64, strides: I64, at: int) -> int:
 
 
 @compiled
+def _hash(flat: I32, start: int, end: int) -> Any:
+    h = np.uint64(1469598103934665603)
+    for k in range(start, end):
+        h = (h ^ np.uint64(np.uint32(flat[k]))) * np.uint64(1099511628211)
+    return np.int64(h >> np.uint64(8))
+
+
+@compiled
+def _number(flat: I32, ends: I64, lists: int, end: int, table: I32, hashes: I64) -> Any:
+    """The number of the list flat[ends[lists - 1] : end] among the first `lists`; `lists` if it is new, then noted."""
+    start = ends[lists - 1]
+    h = _hash(flat, start, end)
+    at = h & (len(table) - 1)
+    while table[at] != 0:
+        other = table[at]
+        if hashes[other] == h and ends[other] - ends[other - 1] == end - start:
+            same = True
+            for k in range(end - start):
+                if flat[ends[other - 1] + k] != flat[start + k]:
+                    same = False
+                    break
+            if same:
+                return other
+        at = (at + 1) & (len(table) - 1)
+    table[at] = lists
+    hashes[lists] = h
+    return lists
+
+
+@compiled
+def _rehashed(table: I32, hashes: I64, lists: int) -> I32:
+    out = np.zeros(2 * len(table), np.int32)
+    for one in range(1, lists):
+        at = hashes[one] & (len(out) - 1)
+        while out[at] != 0:
+            at = (at + 1) & (len(out) - 1)
+        out[at] = one
+    return out
+
+
+@compiled
 def execute(
     order: I64,
     rows: I64,
-    thing: I64,
+    thing: I32,
     lo: I64,
+    shape: I32,
     counts: I64,
     strides: I64,
     read: Bools,
@@ -63,24 +107,29 @@ def execute(
     extent: I64,
     initial: I32,
     skipped: Bools,
-    last: I64,
+    last: I32,
     words: int,
-) -> tuple[I64, I64]:
+    host: int,
+    host_far: int,
+) -> tuple[I32, I32, I64]:
     """Execute words in `order`.
 
     Args:
         order: words by index, in the order in which they are executed.
         rows: operands of word w are rows [rows[w], rows[w + 1]) of the following.
-        thing, lo, counts, strides, read, write: object of each operand, its first cell, and its box, the first
-            level of stride 1.
+        thing, lo, shape, read, write: object of each operand, its first cell, and the number of its box.
+        counts, strides: the boxes, the first level of stride 1.
         number: what a word writes into the shadows, 0 .. `words` - 1.
         extent, initial, skipped: of each object: cells, what they hold at first (a negative number), whether it is
             left out.
         last: of each object, the position in `order` of its last use.
+        host, host_far: the initial number that stands for the host, and how it is written in a list; other initial
+            numbers are not.
 
     Returns:
-        Of each operand that is read, in row order: where its writers end; and the writers, each once, ascending.
-        Operands that are not read or left out have none.
+        Of each operand the list of its writers; the lists, one behind the other; and where each ends. A list holds the
+        distances from the reading word to its writers, each once, ascending. List 0 is empty, that of operands that
+        are not read or left out.
     """
     n = len(extent)
     whole = initial.copy()
@@ -90,27 +139,27 @@ def execute(
     free = np.full((40, 16), -1, np.int64)
     held = np.zeros(40, np.int64)
     stamp = np.full(words + 2, -1, np.int64)
-    begins, ends = np.zeros(len(thing), np.int64), np.zeros(len(thing), np.int64)
-    found = np.zeros(1 << 16, np.int64)
-    count = 0
+    which = np.zeros(len(thing), np.int32)
+    found = np.zeros(1 << 10, np.int64)
+    flat, ends, lists = np.zeros(1 << 16, np.int32), np.zeros(1 << 12, np.int64), 1
+    table, hashes = np.zeros(1 << 14, np.int32), np.zeros(1 << 12, np.int64)
     turn = np.zeros(counts.shape[1], np.int64)
     for position in range(len(order)):
         w = order[position]
         for i in range(rows[w], rows[w + 1]):
-            begins[i] = ends[i] = count
             x = thing[i]
             if not read[i] or skipped[x]:
                 continue
+            count = 0
             if base[x] < 0:
-                if count == len(found):
-                    found = np.concatenate((found, found))
-                found[count] = whole[x]
-                count += 1
+                found[0] = whole[x]
+                count = 1
             else:
                 before = np.int64(-3)
                 at = base[x] + lo[i]
-                for _ in range(_steps(counts[i])):
-                    for k in range(at, at + counts[i, 0]):
+                extents, steps = counts[shape[i]], strides[shape[i]]
+                for _ in range(_steps(extents)):
+                    for k in range(at, at + extents[0]):
                         v = arena[k]
                         if v != before:
                             before = v
@@ -120,15 +169,36 @@ def execute(
                                     found = np.concatenate((found, found))
                                 found[count] = v
                                 count += 1
-                    at = _next(turn, counts[i], strides[i], at)
-                if count - begins[i] > 1:
-                    found[begins[i] : count] = np.sort(found[begins[i] : count])
-            ends[i] = count
+                    at = _next(turn, extents, steps, at)
+                if count > 1:
+                    found[:count] = np.sort(found[:count])
+            while ends[lists - 1] + count > len(flat):
+                flat = np.concatenate((flat, flat))
+            end = ends[lists - 1]
+            for k in range(count - 1, -1, -1):
+                if found[k] >= 0:
+                    flat[end] = number[w] - found[k]
+                    end += 1
+            for k in range(count):
+                if found[k] == host:
+                    flat[end] = host_far
+                    end += 1
+            if end == ends[lists - 1]:
+                continue
+            if lists == len(ends):
+                ends, hashes = np.concatenate((ends, ends)), np.concatenate((hashes, hashes))
+            which[i] = _number(flat, ends, lists, end, table, hashes)
+            if which[i] == lists:
+                ends[lists] = end
+                lists += 1
+                if 2 * lists > len(table):
+                    table = _rehashed(table, hashes, lists)
         for i in range(rows[w], rows[w + 1]):
             x = thing[i]
             if not write[i] or skipped[x]:
                 continue
-            if base[x] < 0 and _steps(counts[i]) == 1 and counts[i, 0] == extent[x]:
+            extents, steps = counts[shape[i]], strides[shape[i]]
+            if base[x] < 0 and _steps(extents) == 1 and extents[0] == extent[x]:
                 whole[x] = number[w]
                 continue
             if base[x] < 0:
@@ -143,9 +213,9 @@ def execute(
                     top += 1 << c
                 arena[base[x] : base[x] + extent[x]] = whole[x]
             at = base[x] + lo[i]
-            for _ in range(_steps(counts[i])):
-                arena[at : at + counts[i, 0]] = number[w]
-                at = _next(turn, counts[i], strides[i], at)
+            for _ in range(_steps(extents)):
+                arena[at : at + extents[0]] = number[w]
+                at = _next(turn, extents, steps, at)
         for i in range(rows[w], rows[w + 1]):
             x = thing[i]
             if base[x] >= 0 and last[x] == position:
@@ -155,20 +225,4 @@ def execute(
                 free[c, held[c]] = base[x]
                 held[c] += 1
                 base[x] = -2
-    return _in_row_order(begins, ends, found)
-
-
-@compiled
-def _in_row_order(begins: I64, ends: I64, found: I64) -> tuple[I64, I64]:
-    out_ends = np.zeros(len(begins), np.int64)
-    total = 0
-    for i in range(len(begins)):
-        total += ends[i] - begins[i]
-        out_ends[i] = total
-    out = np.zeros(total, np.int64)
-    at = 0
-    for i in range(len(begins)):
-        for k in range(begins[i], ends[i]):
-            out[at] = found[k]
-            at += 1
-    return out_ends, out
+    return which, flat[: ends[lists - 1]].copy(), ends[:lists].copy()

@@ -49,7 +49,7 @@ def check_record(report: Reporter, meaning: Meaning, tile: int, words: Words, b:
     """
     record = meaning.tiles[tile]
     masks = np.zeros(len(words), np.uint16)
-    np.bitwise_or.at(masks, b.word, (1 << b.rank).astype(np.uint16))
+    np.bitwise_or.at(masks, b.word, np.uint16(1) << b.rank)
     bad = masks != record.masks
     if bad.any():
         i = int(np.argmax(bad))

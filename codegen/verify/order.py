@@ -22,6 +22,7 @@ SOUND, WRONG, UNWRITTEN_YET, UNDRAINED, OVERWRITTEN, STILL_READ, STUCK = range(7
 
 _LOAD, _MXU, _VPU, _STORE = int(Engine.LOAD), int(Engine.MXU), int(Engine.VPU), int(Engine.STORE)
 _QUEUE = MAX_TOKENS + 1
+_NODES = 1 << 20
 
 Ints = npt.NDArray[np.int64]
 I32 = npt.NDArray[np.int32]
@@ -113,6 +114,32 @@ def _nodes(
 
 
 @compiled
+def _collect(
+    cells: I32, writer: I32, begin: I32, many: I32, reader_engine: I32, reader_at: I32, new: I32, made: int
+) -> tuple[int, int]:
+    """Drop the nodes that no cell has any more, and number the others anew: how many there are, and their readers."""
+    new[:made] = 0
+    new[:2] = 1
+    for k in range(len(cells)):
+        new[cells[k]] = 1
+    kept, readers = 0, 0
+    for node in range(made):
+        if new[node] == 0:
+            continue
+        new[node] = kept
+        writer[kept] = writer[node]
+        a = begin[node]  # ascending, so nothing is overwritten that is still to come
+        begin[kept], many[kept] = readers, many[node]
+        for r in range(many[node]):
+            reader_engine[readers], reader_at[readers] = reader_engine[a + r], reader_at[a + r]
+            readers += 1
+        kept += 1
+    for k in range(len(cells)):
+        cells[k] = new[cells[k]]
+    return kept, readers
+
+
+@compiled
 def execute(
     tiles: int,
     cells: I32,
@@ -125,6 +152,7 @@ def execute(
     drain: Bools,
     rows: Ints,
     low: Ints,
+    shape: I32,
     counts: Ints,
     strides: Ints,
     dram: Bools,
@@ -133,8 +161,8 @@ def execute(
     read: Bools,
     write: Bools,
     late: Bools,
-    which: Ints,
-    far: Ints,
+    which: I32,
+    far: I32,
     ends: Ints,
     host_far: int,
 ) -> tuple[tuple[int, int, int, int, int], Ints, I32]:
@@ -146,7 +174,8 @@ def execute(
         first: number of each tile's first word; one more at the end.
         kind, at, wait, signal, remote, drain: of each word: its engine, its index there, its semaphores and flag.
         rows: operands of word w are rows [rows[w], rows[w + 1]) of the following.
-        low, counts, strides, read, write, late: the box of each operand, and what happens there.
+        low, shape, read, write, late: first cell and number of the box of each operand, and what happens there.
+        counts, strides: the boxes.
         dram, per, blocks: whether a box counts cells or granules of DRAM; those are in blocks of `per`, and block i has
             the cells from `blocks[i]` to `blocks[i + 1]`, one or `per`.
         which: of each operand, the list of its writers.
@@ -170,7 +199,7 @@ def execute(
             engine_of[n] = LOCAL * t + min(kind[n], LOCAL - 1)
 
     room = 1 << 16
-    writer, begin, many = np.zeros(room, np.int32), np.zeros(room, np.int64), np.zeros(room, np.int32)
+    writer, begin, many = np.zeros(room, np.int32), np.zeros(room, np.int32), np.zeros(room, np.int32)
     seen, new = np.full(room, -1, np.int32), np.zeros(room, np.int32)
     writer[0], writer[1] = NOBODY, HOST
     made = 2
@@ -181,6 +210,7 @@ def execute(
     position = first[:-1].copy()
     turn = np.zeros(counts.shape[1], np.int64)
     mark = 0
+    most_nodes, most_readers = _NODES, 4 * _NODES  # then those that are gone are dropped
 
     running, moved = True, True
     while running:
@@ -221,13 +251,16 @@ def execute(
                     drained[me] = at[n]
                 pipelined = e in (_MXU, _VPU)
 
+                if made > most_nodes or readers > most_readers:
+                    made, readers = _collect(cells, writer, begin, many, reader_engine, reader_at, new, made)
+                    latest[:] = 0
+                    most_nodes, most_readers = max(most_nodes, 2 * made), max(most_readers, 2 * readers)
                 for j in range(rows[n], rows[n + 1]):
                     if not read[j]:
                         continue
                     mark += 1
-                    found, nodes = _nodes(
-                        cells, low[j], counts[j], strides[j], dram[j], per, blocks, turn, seen, mark, nodes
-                    )
+                    extents, steps = counts[shape[j]], strides[shape[j]]
+                    found, nodes = _nodes(cells, low[j], extents, steps, dram[j], per, blocks, turn, seen, mark, nodes)
                     end = ends[which[j]]
                     start = ends[which[j] - 1] if which[j] > 0 else 0
                     for k in range(start, end):
@@ -282,18 +315,18 @@ def execute(
                             made += 1
                     if made == old + 1:
                         a = low[j]
-                        for _ in range(_steps(counts[j])):
-                            first_cell, last_cell = _run(a, counts[j, 0], dram[j], per, blocks)
+                        for _ in range(_steps(extents)):
+                            first_cell, last_cell = _run(a, extents[0], dram[j], per, blocks)
                             cells[first_cell:last_cell] = old
-                            a = _next(turn, counts[j], strides[j], a)
+                            a = _next(turn, extents, steps, a)
                     else:
                         a = low[j]
-                        for _ in range(_steps(counts[j])):
-                            first_cell, last_cell = _run(a, counts[j, 0], dram[j], per, blocks)
+                        for _ in range(_steps(extents)):
+                            first_cell, last_cell = _run(a, extents[0], dram[j], per, blocks)
                             for k in range(first_cell, last_cell):
                                 if cells[k] < old:  # boxes may meet a cell twice
                                     cells[k] = new[cells[k]]
-                            a = _next(turn, counts[j], strides[j], a)
+                            a = _next(turn, extents, steps, a)
 
                 mine = -1
                 for j in range(rows[n], rows[n + 1]):
@@ -304,12 +337,11 @@ def execute(
                             writer, begin, many, new = _longer(writer), _longer(begin), _longer(many), _longer(new)
                             seen = _longer(seen)
                         mine = made
-                        writer[mine], begin[mine], many[mine] = n, 0, 0
+                        writer[mine], begin[mine], many[mine] = n, readers, 0
                         made += 1
                     mark += 1
-                    found, nodes = _nodes(
-                        cells, low[j], counts[j], strides[j], dram[j], per, blocks, turn, seen, mark, nodes
-                    )
+                    extents, steps = counts[shape[j]], strides[shape[j]]
+                    found, nodes = _nodes(cells, low[j], extents, steps, dram[j], per, blocks, turn, seen, mark, nodes)
                     for k in range(found):
                         node = nodes[k]
                         w = writer[node]
@@ -324,10 +356,10 @@ def execute(
                                     writer[:made],
                                 )
                     a = low[j]
-                    for _ in range(_steps(counts[j])):
-                        first_cell, last_cell = _run(a, counts[j, 0], dram[j], per, blocks)
+                    for _ in range(_steps(extents)):
+                        first_cell, last_cell = _run(a, extents[0], dram[j], per, blocks)
                         cells[first_cell:last_cell] = mine
-                        a = _next(turn, counts[j], strides[j], a)
+                        a = _next(turn, extents, steps, a)
 
                 if signal[n] != 0:
                     for b in range(16):

@@ -25,6 +25,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,9 +34,9 @@ from ...errors import DpuError
 from ...ir.arch import Arch
 from ...ir.container import Base, Program, Slot
 from ...ir.isa import DMA, Buffer, Opcode, Words
-from ...ir.tile_program import Dram, Section, TileProgram
-from ..encode import Encoded, section_order
-from .boxes import DRAM, RANKS, Boxes, Ints, boxes, coarse
+from ...ir.tile_program import Dram
+from ..encode import Encoded
+from .boxes import DRAM, RANKS, Boxes, Ints, boxes, coarse, tables
 from .last_writers import execute
 
 Place = tuple[int, int, tuple[int, ...] | None, tuple[int, ...]]
@@ -58,8 +59,8 @@ class Tile:
     """The record of one stream. Rows of `objects` and `writers` are operands, sorted by word and rank."""
 
     masks: npt.NDArray[np.uint16]
-    objects: Ints
-    writers: Ints
+    objects: npt.NDArray[np.int32]
+    writers: npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True)
@@ -124,11 +125,12 @@ def fences(words: Words) -> npt.NDArray[np.bool_]:
 class Source:
     """One entry before anything has an address.
 
-    `written` are the sections as the lowering wrote them, `scheduled` is the program as it was encoded.
+    `written` are the words, (tile, index) as encoded, in the order in which the lowering wrote them; `tensors` are
+    those of the program.
     """
 
-    written: Sequence[Section]
-    scheduled: TileProgram
+    written: npt.NDArray[np.int32]
+    tensors: Sequence[Dram]
     encoded: Encoded
     inputs: Sequence[Dram]
     outputs: Sequence[Dram]
@@ -142,8 +144,8 @@ def record(
     Raises:
         DpuError: E361, an operation leaves its buffer or tensor. That is a fault of the lowering.
     """
-    encoded, allocs, tensors = source.encoded, source.encoded.buffers, source.scheduled.drams
-    number = {d: len(allocs) + i for i, d in enumerate(tensors)}
+    encoded, buffers, tensors = source.encoded, source.encoded.buffers, source.tensors
+    number = {d: len(buffers) + i for i, d in enumerate(tensors)}
 
     moved = []  # of each word as scheduled, its number in the finished streams
     first = 0
@@ -153,13 +155,16 @@ def record(
         moved.append(first + kept)
         first += len(new)
 
-    streams = [boxes(w, arch) for w in encoded.relative]
-    objects = _objects(encoded, streams)
-    rows = [d.row_bytes for d in tensors]
-    size = _granules(streams, objects, np.array([64] * len(allocs) + rows + [64], np.int64))
+    streams, objects = [], []
+    rows = np.array([d.row_bytes for d in tensors], np.int64)
+    size = np.concatenate([np.full(len(buffers), 64), np.gcd(64, rows), [64]])
+    for t, words_ in enumerate(encoded.relative):
+        streams.append(boxes(words_, arch))
+        objects.append(_objects(encoded, t, streams[-1]))
+        _granules(streams[-1], objects[-1], size)
     streams = [coarse(b, size[thing]) for b, thing in zip(streams, objects, strict=True)]
     bytes_ = np.array([_tensor_bytes(d) for d in tensors], np.int64)
-    extent = np.concatenate([[a.words for _, a in allocs], -(-bytes_ // size[len(allocs) : -1]), [0]]).astype(np.int64)
+    extent = np.concatenate([buffers[:, 3], -(-bytes_ // size[len(buffers) : -1]), [0]]).astype(np.int64)
     for t, (b, thing) in enumerate(zip(streams, objects, strict=True)):
         bad = (b.lo < 0) | (b.hi > extent[thing])
         if bad.any():
@@ -178,16 +183,12 @@ def record(
     host = {number[d] for d in source.inputs if d in number}
     constant = {number[d] for d in tensors if d.kind == "const"}
     outputs = [(number[d], content(_slot(d), int(size[number[d]]))) for d in source.outputs]
-    order = section_order([encoded.sections[section] for section in source.written])
-    lists, writers, left = _last_writers(order, streams, objects, moved, words, extent, host, constant, outputs)
-
-    flat, ends = lists.tables()
+    flat, ends, writers, left = _last_writers(
+        source.written, streams, objects, moved, words, extent, host, constant, outputs
+    )
     base = {"const": Base.CONST, "work": Base.WORK, "state": Base.STATE, "io": Base.IO}
-    space = [Buffer[a.space.upper()] for _, a in allocs]
     out: dict[str, npt.NDArray[np.generic]] = {
-        "buffers": np.array([(t, s, a.at, a.words) for (t, a), s in zip(allocs, space, strict=True)], np.int32).reshape(
-            -1, 4
-        ),
+        "buffers": buffers,
         "tensors": np.array([(base[d.kind], drams[d][1], _tensor_bytes(d)) for d in tensors], np.int64).reshape(-1, 3),
         "names": np.frombuffer(json.dumps([d.name for d in tensors]).encode(), np.uint8),
         "lists": flat,
@@ -197,24 +198,22 @@ def record(
     for t, (b, thing) in enumerate(zip(streams, objects, strict=True)):
         masks = np.zeros(len(final[t]), np.uint16)
         start = sum(map(len, final[:t]))
-        np.bitwise_or.at(masks, moved[t][b.word] - start, (1 << b.rank).astype(np.uint16))
+        np.bitwise_or.at(masks, moved[t][b.word] - start, np.uint16(1) << b.rank)
         out |= {f"{t}/masks": masks, f"{t}/objects": _small(thing), f"{t}/writers": _small(writers[t])}
     return {f"verify/{entry}/{k}": v for k, v in out.items()}
 
 
-def _granules(streams: list[Boxes], objects: list[Ints], pitch: Ints) -> Ints:
-    """Of each object the largest power of two up to 64 bytes on which its rows and all operands start and step."""
-    size = np.gcd(64, pitch)
-    for b, thing in zip(streams, objects, strict=True):
-        far = b.space >= DRAM
-        np.gcd.at(size, thing[far], b.lo[far])
-        for level in range(1, b.counts.shape[1]):
-            steps = far & (b.counts[:, level] > 1)
-            np.gcd.at(size, thing[steps], b.strides[steps, level])
-    return np.asarray(size)
+def _granules(b: Boxes, thing: npt.NDArray[np.int32], size: Ints) -> None:
+    """Make `size`, of each object a power of two of bytes, one on which all operands of a stream start and step."""
+    far = np.flatnonzero(b.space >= DRAM)
+    np.gcd.at(size, thing[far], b.lo[far])
+    strides, counts = b.steps[b.shape[far]], b.extents[b.shape[far]]
+    for level in range(1, counts.shape[1]):
+        steps = counts[:, level] > 1
+        np.gcd.at(size, thing[far[steps]], strides[steps, level])
 
 
-def _small(x: Ints) -> npt.NDArray[np.generic]:
+def _small(x: npt.NDArray[Any]) -> npt.NDArray[np.generic]:
     """The same numbers in the narrowest unsigned type."""
     top = int(x.max(initial=0))
     return x.astype(np.uint8 if top < 1 << 8 else np.uint16 if top < 1 << 16 else np.uint32)
@@ -235,17 +234,14 @@ _RANKS_OF = {
 """Ranks of the boxes that an operand of a role has."""
 
 
-def _objects(encoded: Encoded, streams: list[Boxes]) -> list[Ints]:
-    """The object of each operand; -1, the last one, of size zero, where the operation names none."""
+def _objects(encoded: Encoded, tile: int, b: Boxes) -> npt.NDArray[np.int32]:
+    """The object of each operand of a tile; -1, the last one, of size zero, where the operation names none."""
     ranks = 16
-    every = [np.full(len(w) * ranks, -1, np.int32) for w in encoded.relative]
-    for o in encoded.operands:
-        for t, places in enumerate(every):
-            mine = o.tiles == t
-            first, things = o.indices[mine] * ranks, o.objects[mine]
-            for rank in _RANKS_OF[o.opcode][o.role]:
-                places[first + rank] = things
-    return [places[b.word * ranks + b.rank].astype(np.int64) for places, b in zip(every, streams, strict=True)]
+    places = np.full(len(encoded.relative[tile]) * ranks, -1, np.int32)
+    for o in encoded.operands[tile]:
+        for rank in _RANKS_OF[o.opcode][o.role]:
+            places[o.indices * ranks + rank] = o.objects
+    return np.asarray(places[b.word * ranks + b.rank])
 
 
 def _slot(d: Dram) -> Slot:
@@ -253,55 +249,56 @@ def _slot(d: Dram) -> Slot:
 
 
 def _last_writers(
-    order: Ints,
+    order: npt.NDArray[np.int32],
     streams: list[Boxes],
-    objects: list[Ints],
+    objects: list[npt.NDArray[np.int32]],
     moved: list[Ints],
     words: int,
     extent: Ints,
     host: set[int],
     constant: set[int],
     outputs: list[tuple[int, Place]],
-) -> tuple[_Lists, list[Ints], list[int]]:
-    """Execute the words in `order`, (tile, index): the list of each operand, and that of each output at the end.
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], list[npt.NDArray[np.int32]], list[int]]:
+    """Execute the words in `order`, (tile, index): all lists, one behind the other, where each ends, the list of each
+    operand, and that of each output at the end.
 
     Looking at the outputs is one more word, behind all others.
     """
-    depth = max(2, *(b.counts.shape[1] for b in streams))
-
-    def wide(a: Ints, rest: int) -> Ints:
-        return np.pad(a, ((0, 0), (0, depth - a.shape[1])), constant_values=rest)
-
-    first = np.cumsum([0, *(len(m) for m in moved)])
-    number = np.concatenate([*moved, [words]])
-    last_counts, last_strides = np.ones((len(outputs), depth), np.int64), np.zeros((len(outputs), depth), np.int64)
+    steps, extents, begins = tables(streams)
+    shapes: list[npt.NDArray[Any]] = [b.shape + begin for b, begin in zip(streams, begins, strict=True)]
+    last_counts = np.ones((len(outputs), steps.shape[1]), np.int64)
+    last_strides = np.zeros((len(outputs), steps.shape[1]), np.int64)
     for i, (_, (low, high, shape, strides)) in enumerate(outputs):
         last_counts[i, 0], last_strides[i, 0] = high - low, 1
         if shape is not None:
             last_counts[i, :2], last_strides[i, 1] = shape[::-1], strides[0] // 4
+    shapes.append(len(steps) + np.arange(len(outputs)))
+    first = np.cumsum([0, *(len(m) for m in moved)])
+    number = np.concatenate([*moved, [words]])
     rows_of = [np.searchsorted(b.word, np.arange(len(m) + 1)) for b, m in zip(streams, moved, strict=True)]
     offset = np.cumsum([0, *(len(b) for b in streams)])
     rows = np.concatenate([r[:-1] + o for r, o in zip(rows_of, offset, strict=False)])
     rows = np.concatenate([rows, offset[-1:], offset[-1:] + len(outputs)])
-    thing = np.concatenate([*objects, [x for x, _ in outputs]]).astype(np.int64)
+    thing = np.concatenate([*objects, [x for x, _ in outputs]]).astype(np.int32)
     tile, index = order.T
     run = np.concatenate([first[tile] + index, first[-1:]])
-    position = np.zeros(len(number), np.int64)  # END is not executed and has no operands
+    position = np.zeros(len(number), np.int32)  # END is not executed and has no operands
     position[run] = np.arange(len(run))
-    last = np.zeros(len(extent), np.int64)
+    last = np.zeros(len(extent), np.int32)
     np.maximum.at(last, thing, np.repeat(position, np.diff(rows)))
     initial = np.full(len(extent), NOBODY, np.int32)
     initial[list(host)] = HOST
     skipped = np.zeros(len(extent), np.bool_)
     skipped[list(constant)] = True
     yes = np.ones(len(outputs), np.bool_)
-    ends, found = execute(
+    which, flat, ends = execute(
         run,
         rows,
         thing,
         np.concatenate([*(b.lo for b in streams), [p[0] for _, p in outputs]]).astype(np.int64),
-        np.concatenate([*(wide(b.counts, 1) for b in streams), last_counts]),
-        np.concatenate([*(wide(b.strides, 0) for b in streams), last_strides]),
+        np.concatenate(shapes).astype(np.int32),
+        np.concatenate([extents, last_counts]),
+        np.concatenate([steps, last_strides]),
         np.concatenate([*(b.read for b in streams), yes]),
         np.concatenate([*(b.write for b in streams), ~yes]),
         number,
@@ -310,27 +307,35 @@ def _last_writers(
         skipped,
         last,
         words + 1,
+        HOST,
+        HOST_FAR,
     )
-    me = np.repeat(number[np.repeat(np.arange(len(number)), np.diff(rows))], np.diff(ends, prepend=0))
-    kept = found != NOBODY
-    count = np.diff(np.concatenate([[0], np.cumsum(kept)])[np.concatenate([[0], ends])])
-    far = np.where(found == HOST, HOST_FAR, me - found)[kept]
-    operands = offset[-1]
-    lists, which = _Lists(), np.zeros(operands, np.int64)
-    start = np.concatenate([[0], np.cumsum(count)])
-    single = np.flatnonzero(count[:operands] == 1)
-    values, at, inverse = np.unique(far[start[single]], return_index=True, return_inverse=True)
-    new = list(zip(single[at].tolist(), [(v,) for v in values.tolist()], strict=True))
-    several = np.flatnonzero(count[:operands] > 1).tolist()
-    new += [(i, tuple(sorted(far[start[i] : start[i + 1]].tolist()))) for i in several]
-    for i, one in sorted(new):  # numbered in order of appearance
-        which[i] = lists.add(one)
-    which[single] = which[single[at]][inverse]
-    left = [
-        lists.add(tuple(found[a:z][kept[a:z]].tolist()))
-        for a, z in zip(np.concatenate([[0], ends])[operands:-1].tolist(), ends[operands:].tolist(), strict=True)
-    ]
-    return lists, np.split(which, offset[1:-1]), left
+    # Numbered in order of appearance.
+    operands = int(offset[-1])
+    appears = np.full(len(ends), operands, np.int64)
+    appears[which[:operands][::-1]] = np.arange(operands - 1, -1, -1)
+    appears[0] = -1
+    kept = np.argsort(appears, kind="stable")[: int((appears < operands).sum())]
+    length = np.diff(ends, prepend=0)
+    lists: list[npt.NDArray[Any]] = []
+    for z, n in zip(ends[kept].tolist(), length[kept].tolist(), strict=True):
+        lists.append(flat[z - n : z])
+    renumbered = np.zeros(len(ends), np.int32)
+    renumbered[kept] = np.arange(len(kept))
+    left = []
+    for one in which[operands:].tolist():  # these are of word numbers, not of distances
+        far = flat[ends[one] - length[one] : ends[one]]
+        writers = np.sort(np.where(far == HOST_FAR, HOST, words - far)).astype(np.int32)
+        same = (i for i, other in enumerate(lists) if len(other) == len(writers) and (other == writers).all())
+        left.append(next(same, len(lists)))
+        if left[-1] == len(lists):
+            lists.append(writers)
+    return (
+        np.concatenate(lists),
+        np.cumsum([len(one) for one in lists], dtype=np.int32),
+        np.split(renumbered[which[:operands]], offset[1:-1]),
+        left,
+    )
 
 
 def meaning(program: Program, entry: str) -> Meaning:
@@ -349,7 +354,7 @@ def meaning(program: Program, entry: str) -> Meaning:
         tiles = []
         for t, words in enumerate(program.words[entry]):
             masks = table[f"{t}/masks"].astype(np.uint16)
-            objects, writers = (table[f"{t}/{k}"].astype(np.int64) for k in ("objects", "writers"))
+            objects, writers = (table[f"{t}/{k}"].astype(np.int32) for k in ("objects", "writers"))
             operands = int(np.bitwise_count(masks).sum())
             if len(masks) != len(words) or len(objects) != operands or len(writers) != operands:
                 raise ValueError(f"the record of tile {t} is of {len(masks)} words, the stream has {len(words)}")

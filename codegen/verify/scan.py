@@ -15,7 +15,7 @@ engine's pipeline (drain). Each write must come after the last write (WAW) and a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from ...ir.arch import Arch
 from ...ir.container import Base, Entry
 from ...ir.isa import DMA, ENGINE_OF, Flag, Opcode, Words
 from ...ir.operands import capacities
-from .boxes import DRAM, Boxes, Ints
+from .boxes import DRAM, Boxes, Ints, tables
 from .order import LOCAL, OVERWRITTEN, SOUND, STILL_READ, STUCK, UNDRAINED, UNWRITTEN_YET, WRONG, execute
 from .provenance import HOST_FAR, NOBODY, Meaning
 from .report import Reporter
@@ -71,8 +71,9 @@ class Scan:
         """
         edge = np.zeros(granules // self.per + 1, np.int64)
         for t, b in enumerate(self.boxes):
-            steps = (b.strides[:, 1:] % self.per != 0) & (b.counts[:, 1:] > 1)
-            partial = (b.lo % self.per != 0) | (b.counts[:, 0] % self.per != 0) | steps.any(1)
+            steps = (b.steps[:, 1:] % self.per != 0) & (b.extents[:, 1:] > 1)
+            rough = (b.extents[:, 0] % self.per != 0) | steps.any(1)
+            partial = (b.lo % self.per != 0) | rough[b.shape]
             odd = np.flatnonzero((b.space >= DRAM) & partial)
             odd = odd[self.base[t][b.space[odd]] >= 0]
             home = self.base[t][b.space[odd]]
@@ -95,31 +96,32 @@ class Scan:
         Raises:
             DpuError: E362 to E368.
         """
-        words = np.concatenate(self.streams)
         of_opcode = np.zeros(256, np.int32)
         of_opcode[list(ENGINE_OF)] = list(ENGINE_OF.values())
-        self.kind = of_opcode[words["opcode"]]
-        self.at = np.zeros(len(words), np.int32)
+        self.kind = np.concatenate([of_opcode[w["opcode"]] for w in self.streams])
+        self.at = np.zeros(len(self.kind), np.int32)
         for a, z in zip(self.first, self.first[1:], strict=False):
             for e in range(LOCAL + 1):
                 mine = np.flatnonzero(self.kind[a:z] == e)
                 self.at[a + mine] = np.arange(len(mine))
-        dma = np.isin(words["opcode"], (int(Opcode.LOAD), int(Opcode.STORE)))
-        depth = max(b.counts.shape[1] for b in self.boxes)
-        spaces = [self.base[t][b.space] for t, b in enumerate(self.boxes)]
-        kept = [base >= 0 for base in spaces]  # constants have no shadow: nothing writes them
-        self.row = [np.flatnonzero(k) for k in kept]
-        start = np.cumsum([0, *(len(r) for r in self.row)])
-        self.start = start
-        number = np.concatenate([b.word[k] + a for b, k, a in zip(self.boxes, kept, self.first, strict=False)])
+        remote = [
+            np.where(np.isin(w["opcode"], (int(Opcode.LOAD), int(Opcode.STORE))), w.view(DMA)["remote"], 0)
+            for w in self.streams
+        ]
+        strides, counts, begins = tables(self.boxes)
+        # Constants have no shadow: nothing writes them.
+        self.row = [np.flatnonzero(self.base[t][b.space] >= 0).astype(np.int32) for t, b in enumerate(self.boxes)]
+        self.start = np.cumsum([0, *(len(r) for r in self.row)])
+        rows = np.concatenate(
+            [
+                np.searchsorted(b.word[k], np.arange(len(w))) + start
+                for b, k, w, start in zip(self.boxes, self.row, self.streams, self.start, strict=False)
+            ]
+            + [self.start[-1:]]
+        )
 
-        def flat(name: str) -> npt.NDArray[Any]:
-            return np.concatenate([getattr(b, name)[k] for b, k in zip(self.boxes, kept, strict=True)])
-
-        def wide(name: str, rest: int) -> npt.NDArray[Any]:
-            arrays = [getattr(b, name)[k] for b, k in zip(self.boxes, kept, strict=True)]
-            pads = [((0, 0), (0, depth - a.shape[1])) for a in arrays]
-            return np.concatenate([np.pad(a, p, constant_values=rest) for a, p in zip(arrays, pads, strict=True)])
+        def flat(of: Callable[[int, Boxes], npt.NDArray[Any]]) -> npt.NDArray[Any]:
+            return np.concatenate([of(t, b)[k] for t, (b, k) in enumerate(zip(self.boxes, self.row, strict=True))])
 
         fault, found, writer = execute(
             len(self.streams),
@@ -127,22 +129,23 @@ class Scan:
             self.first.astype(np.int64),
             self.kind,
             self.at,
-            words["wait"].astype(np.int32),
-            words["signal"].astype(np.int32),
-            np.where(dma, words.view(DMA)["remote"], 0).astype(np.int64),
-            words["flags"] & Flag.DRAIN != 0,
-            np.searchsorted(number, np.arange(len(words) + 1)),
-            np.concatenate([(s + b.lo)[k] for s, b, k in zip(spaces, self.boxes, kept, strict=True)]),
-            wide("counts", 1),
-            wide("strides", 0),
-            flat("space") >= DRAM,
+            np.concatenate([w["wait"].astype(np.int32) for w in self.streams]),
+            np.concatenate([w["signal"].astype(np.int32) for w in self.streams]),
+            np.concatenate(remote).astype(np.int64),
+            np.concatenate([w["flags"] & Flag.DRAIN != 0 for w in self.streams]),
+            rows,
+            flat(lambda t, b: self.base[t][b.space] + b.lo),
+            flat(lambda t, b: (b.shape + begins[t]).astype(np.int32)),
+            counts,
+            strides,
+            flat(lambda t, b: b.space >= DRAM),
             self.per,
             self.blocks,
-            flat("read"),
-            flat("write"),
-            flat("late"),
-            np.concatenate([m.writers[k] for m, k in zip(self.meaning.tiles, kept, strict=True)]),
-            np.array([d for one in self.meaning.lists for d in one], np.int64),
+            flat(lambda t, b: b.read),
+            flat(lambda t, b: b.write),
+            flat(lambda t, b: b.late),
+            flat(lambda t, b: self.meaning.tiles[t].writers),
+            np.array([d for one in self.meaning.lists for d in one], np.int32),
             np.cumsum([len(one) for one in self.meaning.lists], dtype=np.int64),
             HOST_FAR,
         )

@@ -218,11 +218,17 @@ class Oracle:
         return "tokens left" if any(tokens.values()) else ""
 
 
+def synchronised(order: Order, streams: list[Words], arch: Arch) -> tuple[list[Words], Order]:
+    """Streams with semaphores, and their order as the oracle takes it."""
+    new, rows = insert_semaphores(order, streams, arch)
+    return new, [(t, i) for t, i in rows.tolist()]
+
+
 @pytest.mark.parametrize("tiles", [1, 2, 3])
 @pytest.mark.parametrize("seed", range(12))
 def test_random_programs_compute_the_sequential_result_on_random_schedules(tiles: int, seed: int) -> None:
     order, streams = program(tiles, random.Random(100 * tiles + seed), 90)
-    streams, order = insert_semaphores(order, streams, tiny(tiles))
+    streams, order = synchronised(order, streams, tiny(tiles))
     check_program(streams, tiny(tiles), REGION)
     oracle = Oracle(order, streams)
     assert [oracle.run(s) for s in range(8)] == [""] * 8
@@ -232,7 +238,7 @@ def test_the_oracle_sees_a_missing_wait() -> None:
     seen = 0
     for seed in range(6):
         order, streams = program(2, random.Random(seed), 60)
-        streams, order = insert_semaphores(order, streams, tiny(2))
+        streams, order = synchronised(order, streams, tiny(2))
         for s in streams:
             s["wait"], s["signal"] = 0, 0
         seen += any(Oracle(order, streams).run(k) for k in range(8))
@@ -245,7 +251,7 @@ def test_few_tokens_still_order_everything(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("dpu.codegen.witness.MAX_TOKENS", 1)
     for tiles in (1, 3):
         order, streams = program(tiles, random.Random(5), 120)
-        streams, order = insert_semaphores(order, streams, tiny(tiles))
+        streams, order = synchronised(order, streams, tiny(tiles))
         check_program(streams, tiny(tiles), REGION)
         oracle = Oracle(order, streams)
         assert [oracle.run(s) for s in range(8)] == [""] * 8
@@ -296,7 +302,7 @@ def test_drain_only_where_an_engine_reads_its_own_results() -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_no_word_reads_its_own_engines_pipeline(seed: int) -> None:
     order, streams = program(2, random.Random(seed), 200)
-    streams, order = insert_semaphores(order, streams, tiny(2))
+    streams, order = synchronised(order, streams, tiny(2))
     oracle = Oracle(order, streams)
     found = 0
     for (t, i), versions in oracle.want.items():
@@ -323,7 +329,7 @@ def test_remote_token_for_a_halo() -> None:
 
 def test_write_after_read_on_another_tile_goes_through_fences() -> None:
     order = [(1, 0), (0, 0), (1, 1)]
-    streams, new = insert_semaphores(order, [load(1, 0), np.concatenate([store(1, 0), store(1, 0)])], tiny(2))
+    streams, new = synchronised(order, [load(1, 0), np.concatenate([store(1, 0), store(1, 0)])], tiny(2))
     assert [s["opcode"].tolist() for s in streams] == [
         [Opcode.LOAD, Opcode.STORE],
         [Opcode.STORE, Opcode.LOAD, Opcode.STORE],
