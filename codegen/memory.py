@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ..ir.container import Base
-from ..ir.tile_program import Dram, TileProgram
+from ..ir.tile_program import Dram, Instr, TileProgram
 
 ALIGN = 256  # bytes; a burst never straddles two tensors' first beat
 
@@ -68,15 +68,28 @@ class MemoryPlan:
 
 
 def _lifetimes(program: TileProgram, work: list[Dram]) -> dict[Dram, Lifetime]:
+    """A tensor lives through every graph operation that touches it, to the end.
+
+    Tiles run an operation at the same time, whatever the order of its words. If one tile's scratch took the place of
+    another's that is dead in that order, the tiles would wait for each other, one behind the other.
+    """
     lives = {d: Lifetime(d.name, -1, 0, dram_bytes(d)) for d in work}
-    for number, (_, op) in enumerate(program.instructions()):
-        for value in op.things:
-            if isinstance(value, Dram) and value in lives:
-                life = lives[value]
-                life.first = number if life.first < 0 else life.first
-                life.last = number
-    for life in lives.values():
-        life.first = max(life.first, 0)
+    spans: dict[int, tuple[int, int]] = {}  # of each operation, by tag
+    uses: dict[Dram, set[int]] = {d: set() for d in work}
+    number = 0
+    for section in program.sections:
+        start = number
+        for op in section.ops:
+            if isinstance(op, Instr):
+                number += 1
+                for value in op.things:
+                    if isinstance(value, Dram) and value in uses:
+                        uses[value].add(section.tag)
+        first, last = spans.get(section.tag, (start, start))
+        spans[section.tag] = (min(first, start), max(last, number - 1))
+    for dram, tags in uses.items():
+        lives[dram].first = min((spans[t][0] for t in tags), default=0)
+        lives[dram].last = max((spans[t][1] for t in tags), default=0)
     return lives
 
 
