@@ -6,7 +6,8 @@ WORKERS ?= 2
 OUT := out
 BIN := .venv/bin
 STAMP := .venv/.installed
-PROMPT := a red fox in the snow
+# No network of models/tiny was trained on this caption (bench/train/captions.py).
+PROMPT := three hearts on the left on a green background
 
 # Threads that spin while they wait starve their neighbours; the demo's tensors are too small to share out anyway.
 export OMP_WAIT_POLICY ?= passive
@@ -24,13 +25,15 @@ $(STAMP): pyproject.toml
 
 demo: $(STAMP)
 	mkdir -p $(OUT)
-	$(BIN)/dpuc export tiny-seeded -o $(OUT)/tiny
-	$(BIN)/dpuc calibrate $(OUT)/tiny --size 64x64 -o $(OUT)/calib.safetensors
-	$(BIN)/dpuc compile $(OUT)/tiny --arch dpu_tiny --precision w8a8 --size 64x64 \
+	$(BIN)/dpuc export models/tiny --size 128 -o $(OUT)/tiny
+	$(BIN)/dpuc calibrate $(OUT)/tiny -o $(OUT)/calib.safetensors
+	$(BIN)/dpuc compile $(OUT)/tiny --arch dpu_tiny --precision w8a8 \
 	  --calibration $(OUT)/calib.safetensors -o $(OUT)/tiny.dpu
-	$(BIN)/dpurun $(OUT)/tiny --target cpu --size 64x64 --prompt "$(PROMPT)" --seed 7 -o $(OUT)/reference.png
+	$(BIN)/dpurun $(OUT)/tiny --target cpu --prompt "$(PROMPT)" --seed 7 -o $(OUT)/reference.png
 	$(BIN)/dpurun $(OUT)/tiny.dpu --target sim --prompt "$(PROMPT)" --seed 7 \
 	  --compare $(OUT)/tiny -o $(OUT)/out.png --trace $(OUT)/trace.json --report $(OUT)/report
+	$(BIN)/dpubench caption $(OUT)/reference.png $(OUT)/out.png --prompt "$(PROMPT)"
+	$(BIN)/dpubench held-out $(OUT)/tiny.dpu $(OUT)/tiny --prompts 6 -o $(OUT)/held_out.png
 	$(BIN)/dpuc compile configs/workload/sdxl_base --arch dpu_f2,dpu_32tops,dpu_asic --estimate
 
 test: lint

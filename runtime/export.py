@@ -59,10 +59,32 @@ def export_pipeline(
         source=folder,
         graph_only=graph_only,
         seed=seed,
-        size=size or 1024,
+        size=size or (_own_size(folder) if folder is not None else 1024),
         opset=opset,
         precision=kind,
         symbolic=open_sizes,
         realistic=weights == "realistic",
         progress=progress,
     )
+
+
+def _own_size(folder: Path) -> int:
+    """The image side in pixels that the pipeline in `folder` was trained for: its latent's, times the VAE's scale.
+
+    Raises:
+        DpuError: it is no diffusers SDXL folder, or its configs do not say.
+    """
+    from ..frontend.pipeline_folder import check_diffusers_folder, read_json
+
+    check_diffusers_folder(folder)
+    unet, vae = (read_json(folder / part / "config.json") for part in ("unet", "vae"))
+    side, channels = unet.get("sample_size"), vae.get("block_out_channels")
+    if not isinstance(side, int) or not isinstance(channels, list):
+        raise DpuError(
+            str(folder),
+            "its configs do not say what size of image it makes",
+            why=f"sample_size of the UNet is {side!r}, block_out_channels of the VAE are {channels!r}",
+            hint="give --size",
+            code="E110",
+        )
+    return side * int(2 ** (len(channels) - 1))

@@ -8,6 +8,7 @@ from ...runtime.cli.common import new_app, run_app
 from . import economics
 from .blocks import blocks
 from .campaign import campaign
+from .caption import caption
 from .coverage import coverage
 from .cycles import cycles
 from .cycles_holdout import cycles_holdout
@@ -18,6 +19,7 @@ from .functional import functional
 from .fuzz import fuzz
 from .golden import golden
 from .gpu import gpu
+from .held_out import held_out
 from .image import image
 from .memory import memory
 from .metrics import metrics
@@ -61,6 +63,8 @@ VERBS: dict[str, Callable[..., None]] = {
     "gpu": gpu,
     "profile": profile,
     "metrics": metrics,
+    "caption": caption,
+    "held-out": held_out,
     "report": report,
 }
 for _name, _function in VERBS.items():

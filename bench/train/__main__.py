@@ -82,7 +82,7 @@ def train_all(run: Run, sizes: Sizes, seconds: float, seeds: int) -> None:
     write_json(folder / "training.json", facts)
     shutil.copyfile(run.out / "log.jsonl", folder / "log.jsonl")
     shutil.copyfile(_NOTICE, folder / _NOTICE.name)
-    (folder / "README.md").write_text(card.text(facts, folder))
+    card.write(folder)
     _bundle(run, folder)
 
 

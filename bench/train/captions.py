@@ -113,6 +113,16 @@ def caption(combination: Combination, form: int) -> str:
     )
 
 
+def combination_of(text: str) -> Combination | None:
+    """What a caption says; None if it is not a caption in one of the `FORMS`."""
+    return _by_caption().get(text.strip())
+
+
+@cache
+def _by_caption() -> dict[str, Combination]:
+    return {caption(c, form): c for c in all_combinations() for form in range(FORMS)}
+
+
 def all_combinations() -> list[Combination]:
     """Every combination, in order."""
     return [Combination(*c) for c in itertools.product(*(range(len(v)) for v in ATTRIBUTES.values()))]

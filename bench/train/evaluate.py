@@ -18,7 +18,7 @@ import torch
 
 from .captions import ATTRIBUTES, FORMS, Combination, caption, evaluation_prompts, split
 from .compose import SIZE, Composer, class_numbers
-from .model import Classifier
+from .judge import Classifier
 
 STEPS, GUIDANCE, SEEDS = 20, 5.0, 10
 _BATCH = 100  # images of one call

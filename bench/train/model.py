@@ -1,4 +1,4 @@
-"""The networks of `tiny`: an SDXL-shaped pipeline that compiles for every arch, and the classifier that judges it."""
+"""The networks of `tiny`: an SDXL-shaped pipeline that compiles for every arch. Its judge is in `judge.py`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import nn
 from transformers import CLIPTextModel, CLIPTextModelWithProjection, CLIPTokenizer
 
 from ...frontend import tiny
-from .captions import ATTRIBUTES, FORMS, Combination, caption, words
+from .captions import FORMS, Combination, caption, words
 from .compose import SIZE
 
 _diffusers: Any = diffusers  # most of it is untyped
@@ -70,27 +70,6 @@ class Denoiser(nn.Module):
             return_dict=False,
         )[0]
         return predicted
-
-
-class Classifier(nn.Module):
-    """Object, colour, place and count of a picture [n, 3, 128, 128] in [-1, 1]: a row of logits for each."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        widths = (24, 48, 96, 128)
-        layers: list[nn.Module] = []
-        before = 3
-        for width in widths:
-            for stride, source in ((2, before), (1, width)):
-                layers += [nn.Conv2d(source, width, 3, stride, 1), nn.GroupNorm(8, width), nn.SiLU()]
-            before = width
-        self.features = nn.Sequential(*layers, nn.AvgPool2d(2), nn.Flatten(), nn.Linear(16 * before, 128), nn.SiLU())
-        self.heads = nn.ModuleList(nn.Linear(128, len(values)) for values in ATTRIBUTES.values())
-
-    def forward(self, pictures: torch.Tensor) -> list[torch.Tensor]:
-        """Logits [n, classes] of each of `ATTRIBUTES`."""
-        features = self.features(pictures)
-        return [head(features) for head in self.heads]
 
 
 def build_vae() -> Any:

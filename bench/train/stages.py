@@ -12,8 +12,9 @@ from torch import nn
 
 from .captions import ATTRIBUTES, FORMS, split
 from .compose import Composer, class_numbers
+from .judge import Classifier
 from .loop import Run, Trained, compile_or_not, train
-from .model import Classifier, Denoiser, build_vae, scheduler, token_table
+from .model import Denoiser, build_vae, scheduler, token_table
 
 _EDGE = 0.5  # weight of the difference of neighbouring pixels in the VAE's loss
 _KL = 1e-4  # weight of the KL divergence, a mean over latent elements

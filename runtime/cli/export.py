@@ -11,7 +11,7 @@ import typer
 def export(
     source: Annotated[str, typer.Argument(help="tiny-seeded, sdxl, or a local diffusers SDXL folder.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="The folder to write; finished parts in it are kept.")],
-    size: Annotated[int, typer.Option(help="Image side in pixels; 0: 128 for tiny-seeded, else 1024.")] = 0,
+    size: Annotated[int, typer.Option(help="Image side in pixels; 0: the source's own.")] = 0,
     seed: Annotated[int, typer.Option(help="Of the weights, where the source has none.")] = 0,
     opset: Annotated[int, typer.Option(help="ONNX opset, 18 to 24.")] = 23,
     precision: Annotated[str, typer.Option(help="fp16 or fp32: type of weights and activations.")] = "fp16",
@@ -27,7 +27,7 @@ def export(
 
     \b
     Examples:
-      dpuc export tiny-seeded -o out/tiny
+      dpuc export models/tiny -o out/tiny
       dpuc export sdxl --weights realistic -o out/sdxl
     """
     from ..export import export_pipeline

@@ -13,8 +13,9 @@ import torch
 from dpu.bench.train import card, loop
 from dpu.bench.train.captions import ATTRIBUTES
 from dpu.bench.train.evaluate import chance, score
+from dpu.bench.train.judge import Classifier
 from dpu.bench.train.loop import Run, Trained, learning_rate, train
-from dpu.bench.train.model import UNET, VAE, Classifier, Denoiser, build_vae, parameters
+from dpu.bench.train.model import UNET, VAE, Denoiser, build_vae, parameters
 from dpu.bench.train.stages import Data, Sizes, train_vae
 from dpu.errors import DpuError
 from torch import nn
