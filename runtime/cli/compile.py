@@ -42,7 +42,6 @@ def compile_model(
     \b
     Examples:
       dpuc compile out/tiny --calibration out/calib.safetensors --size 64x64 -o out/tiny.dpu --check
-      dpuc compile out/tiny --calibration out/calib.safetensors --size 64x64 --precision w4a8 -o out/tiny_w4a8.dpu
       dpuc compile configs/workload/sdxl_base --arch dpu_f2,dpu_32tops,dpu_asic --estimate
     """
     from ...passes.policy import choose_policy
