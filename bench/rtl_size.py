@@ -170,7 +170,8 @@ def measure(
     """Size the shapes; `out` is continued and written after each unit.
 
     Raises:
-        DpuError: E502, an unknown shape, or `out` is no file of this command; E428, Yosys is missing or fails.
+        DpuError: E502, an unknown shape, or `out` is no file of this command; E101, it cannot be read; E428, Yosys is
+            missing or fails.
     """
     archs = {n: shape_arch(n) for n in names}
     old = _load(out)
@@ -192,8 +193,15 @@ def _load(out: Path | None) -> SizeResult:
         return fresh
     try:
         return SizeResult.model_validate_json(out.read_bytes())
+    except OSError as e:
+        raise DpuError(str(out), f"cannot be read ({e.strerror})", hint="choose another output", code="E101") from e
     except ValidationError as e:
-        raise DpuError(str(out), "is no file of this command", hint="choose another output", code="E502") from e
+        first = e.errors()[0]
+        where = ".".join(str(x) for x in first["loc"])
+        what = f"is no file of this command ({f'field {where!r}: ' if where else ''}{first['msg']})"
+        raise DpuError(
+            str(out), what, "units that are in the output are kept", "choose another output", code="E502"
+        ) from e
 
 
 def _row(name: str, arch: Arch, trees: Mapping[Flow, tree.Tree], old: ShapeRow | None) -> ShapeRow:

@@ -19,9 +19,9 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
@@ -79,7 +79,7 @@ class Policy(_Config):
     """A default and rules, of which the first that names a layer decides."""
 
     format: Literal["dpu.policy/1"] = "dpu.policy/1"
-    name: str
+    name: str = Field(min_length=1)
     description: str = ""
     default: Precision = Precision()
     rules: tuple[Rule, ...] = ()
@@ -125,15 +125,24 @@ def named_policy(name: str) -> Policy:
     return read_policy(_FOLDER / f"{name}.json")
 
 
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON; a field that is there twice would else be the last one without a word."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"field '{next(n for n in names if names.count(n) > 1)}' is there twice")
+    return found
+
+
 def read_policy(path: Path) -> Policy:
     """A policy file.
 
     Raises:
-        DpuError: unreadable, no JSON, of another format, or a field is wrong (the field is named).
+        DpuError: unreadable, no JSON, of another format, or a field is wrong or there twice (the field is named).
     """
     try:
-        content = json.loads(path.read_text())
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as e:
+        content = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_once)
+    except (OSError, ValueError, RecursionError) as e:  # of a file that is no text or no JSON: ValueErrors
         why = e.strerror if isinstance(e, OSError) else str(e)
         raise DpuError(str(path), f"not a readable JSON file ({why})", hint=_EXAMPLE, code="E507") from e
     if not isinstance(content, dict):

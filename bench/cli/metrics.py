@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -31,6 +32,7 @@ def metrics(
       dpubench metrics out/float32 out/w8a8 -o out/quality.json
     """
     check_output(output)
+    _spare_inputs(output, (reference, candidate, inception, statistics, captions))
     for given, other, missing in ((clip, captions, "--captions"), (captions, clip, "--clip")):
         if given and not other:
             raise DpuError(missing, "is missing: --clip and --captions go together", code="E501")
@@ -44,3 +46,21 @@ def metrics(
     if output is not None:
         found.save(output)
     typer.echo(found.text())
+
+
+def _spare_inputs(output: Path | None, inputs: Sequence[Path | None]) -> None:
+    """Refuse to write the result over what it is computed from, or over any image in the folders."""
+    if output is None:
+        return
+    for given in inputs:
+        if given is None or not given.exists():
+            continue
+        inside = given.is_dir() and output.suffix.lower() == ".png" and output.parent.samefile(given)
+        if inside or (output.exists() and output.samefile(given)):
+            raise DpuError(
+                "--output",
+                f"value is {output}, which is an input or would be one",
+                why="the result would take its place",
+                hint="choose another file",
+                code="E501",
+            )

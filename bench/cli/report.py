@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from inspect import signature
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -47,7 +48,10 @@ def report(
     from .economics import _names, _pairs
 
     path = output or Path("out/report.html")
-    check_output(path) if output else None
+    if output is None:
+        check_output(path.parent, folder=True)
+    if path.parent.exists() or output is not None:
+        check_output(path)
     if results is not None and not results.is_dir():
         from ...errors import DpuError
 
@@ -77,5 +81,5 @@ def _command(given: Mapping[str, Any], verb: Callable[..., None]) -> str:
     for name, parameter in signature(verb).parameters.items():
         value = given[name]
         if name != "output" and value != parameter.default:
-            words += [f"--{name} {v}" for v in (value if isinstance(value, list) else [value])]
+            words += [f"--{name} {quote(str(v))}" for v in (value if isinstance(value, list) else [value])]
     return " ".join(words)

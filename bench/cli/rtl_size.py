@@ -7,13 +7,17 @@ from typing import Annotated
 
 import typer
 
+from ...errors import DpuError
 from ...runtime.cli.common import check_output, say
 
 
 def rtl_size(
     shapes: Annotated[str, typer.Option(help="Shapes, with commas between them; all if not given.")] = "",
     flows: Annotated[str, typer.Option(help="fpga (LUT, FF, DSP), gates (NAND2), or both.")] = "fpga,gates",
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Keep the units here, go on from it.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="JSON: keep the units here, go on from it; the page beside it, .md."),
+    ] = None,
 ) -> None:
     """How large is each engine of the RTL, in LUTs and gates, and what fits into a die region of F2's FPGA?
 
@@ -28,10 +32,13 @@ def rtl_size(
     from ..rtl_size_table import page, save
 
     check_output(output)
-    names = [s.strip() for s in shapes.split(",") if s.strip()] or list(SHAPES)
-    wanted = [f.strip() for f in flows.split(",") if f.strip()]
+    if output is not None and output.suffix != ".json":
+        what = f"value is {output}, expected a name that ends in .json"
+        raise DpuError("--output", what, "the page for readers is kept beside it as .md", code="E501")
+    names = [s.strip() for s in shapes.split(",")] if shapes else list(SHAPES)
+    wanted = [f.strip() for f in flows.split(",")]
     if bad := [f for f in wanted if f not in FLOWS]:
-        raise typer.BadParameter(f"'{bad[0]}' is none of {', '.join(FLOWS)}", param_hint="--flows")
+        raise DpuError("--flows", f"value is '{bad[0]}', allowed: {', '.join(FLOWS)}", code="E501")
     found = measure(names, [f for f in FLOWS if f in wanted], output, "dpubench rtl-size -o results/rtl/size.json", say)
     if output is not None:
         save(found, output)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,7 +86,7 @@ def read_rgb(path: Path) -> Pixels:
     """
     from PIL import Image
 
-    with refusing(str(path), "is no readable PNG", code="E117"):
+    with refusing(str(path), "is no readable PNG", code="E117"), _not_too_large(path):
         header = path.read_bytes()[:26]
         with Image.open(path, formats=["PNG"]) as image:
             image.load()
@@ -103,6 +104,19 @@ def read_rgb(path: Path) -> Pixels:
             code="E117",
         )
     return pixels
+
+
+@contextmanager
+def _not_too_large(path: Path) -> Iterator[None]:
+    """Say that an image is too large where Pillow speaks of an attack."""
+    from PIL import Image
+
+    try:
+        yield
+    except Image.DecompressionBombError as e:
+        largest = 2 * (Image.MAX_IMAGE_PIXELS or 0)
+        why = f"Pillow reads at most {largest:,} pixels"
+        raise DpuError(str(path), "is too large to be read", why, "make a smaller image", code="E117") from e
 
 
 def digest(paths: Iterable[Path]) -> str:

@@ -9,6 +9,7 @@ Layers are named as in the file.
 from __future__ import annotations
 
 from pathlib import Path
+from pickle import UnpicklingError
 
 import numpy as np
 import torch
@@ -191,5 +192,9 @@ def load(path: Path) -> Inception:
         hint="give pt_inception-2015-12-05-6726825d.pth, as pytorch-fid published it",
         code="E112",
     ):
-        network.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+        try:
+            weights = torch.load(path, map_location="cpu", weights_only=True)
+        except (UnpicklingError, EOFError):  # torch's text advises to run what is in the file
+            raise ValueError("it is no file of tensors") from None
+        network.load_state_dict(weights)
     return network

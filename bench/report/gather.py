@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import isnan
 from pathlib import Path
 
 from ...errors import DpuError, refusing
@@ -34,7 +35,9 @@ COMMANDS = {
     "same experiment": "none yet: GPU and FPGA runs of one model file, with the same prompts and seeds",
     "simulator within 5 % of the FPGA": "none yet: it follows from the FPGA's measurements",
     "quality": "none yet: trained SDXL weights (dpuc export DIR), 5,000 images, FID and CLIP in results/quality",
-    "simulated cycles of the chip": "dpubench sizes --timed, then dpubench report --cycles ARCH=FILE",
+    "simulated cycles of the chip": (
+        "dpubench sizes GRAPHS --arch ARCH --timed -o FILE, then dpubench report --cycles ARCH=FILE"
+    ),
     "cost": "dpubench estimate, or a price in the file that the condition names",
     "realistic utilisation": "low and high of the scenario's utilisation",
     "seconds agree with cycles": "measure the card again",
@@ -241,6 +244,8 @@ def _images(folder: Path) -> tuple[Image, ...]:
                 content = json.loads(path.read_text())
                 lowest = min(float(s["forward_db"]) for s in content["steps"])
                 psnr, arch = float(content["quality"]["unet_psnr_db"]), str(content["program"]["arch"])
+                if isnan(psnr) or isnan(lowest):
+                    raise ValueError(f"PSNR is {psnr} dB, the lowest SQNR {lowest} dB")
             found.append(Image(psnr, lowest, arch, seeded, f"results/sim/{name}"))
     return tuple(found)
 

@@ -48,6 +48,11 @@ def digits(value: float, count: int = 3) -> str:
     return said.rstrip("0").rstrip(".") if exact and "." in said else said
 
 
+def short_commit(commit: str) -> str:
+    """Twelve digits, and the `+` of a checkout in which files differ from it."""
+    return commit[:12] + ("+" if commit.endswith("+") else "")
+
+
 def money(value: float) -> str:
     """$1.65, $1,605, $62.0 million, $7.05 billion."""
     sign = "-" if value < 0 else ""

@@ -9,7 +9,7 @@ from ...files import atomic_write
 from . import say_doubt, say_evidence, say_tapeout, say_verdict
 from .frame import Book, page, table
 from .gather import Findings
-from .marks import legend, mark
+from .marks import legend, mark, short_commit
 from .missing import Missing
 
 _NOT_MODELLED = (
@@ -44,7 +44,7 @@ def html(f: Findings, command: str) -> str:
         for name, words, text in sections
     )
     marks = f"<h3>Letters behind numbers say where they come from</h3>{legend()}"
-    at = f" at commit {escape(f.commit[:12])}" if f.commit else ""
+    at = f" at commit {escape(short_commit(f.commit))}" if f.commit else ""
     top = (
         "<h1>Should this DPU become a chip?</h1>"
         '<p class="task">The DPU is a processor for diffusion models. This page sets images that it would make against'
@@ -52,9 +52,9 @@ def html(f: Findings, command: str) -> str:
         f" One image: {escape(f.task.text)}. Made by <code>{escape(command)}</code>{at}.</p>"
     )
     foot = (
-        "<footer><p>Money is US dollars. Numbers have three digits; <code>dpubench explain</code> shows where each one"
-        " comes from. Ranges and sources of all inputs are in configs/, how the gate decides in docs/economics.md.</p>"
-        "</footer>"
+        "<footer><p>Money is US dollars. Most numbers are rounded to three digits; <code>dpubench explain</code> shows"
+        " where each one comes from. Ranges and sources of all inputs are in configs/, how the gate decides in"
+        " docs/economics.md.</p></footer>"
     )
     whole = f"{top}{say_verdict.head(f)}{marks}<nav>{links}</nav>{body}{foot}"
     return page(title, whole, book.figures)

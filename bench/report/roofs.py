@@ -24,11 +24,14 @@ from ...simulator.economics.schema import Bounds, ByteRate, Config, Stated, load
 from ..gpu_roofline import GpuRoofline
 from ..image_tables import ArchTable
 from ..image_tables import read as read_tables
+from .marks import short_commit
 from .missing import Missing
 
 PEAK = "dpu.peak/1"
 MacRate = Annotated[Stated, AfterValidator(Bounds("TMAC/s", 0, 1e6, open_low=True))]
 _PRODUCTS = ("linear", "convolution", "attention")
+BYTES = Provenance.SIMULATED
+"""Of the x of all points: no counter of a DRAM was read, bytes are a model's or counted from shapes."""
 LAYERS = "layers, eager"
 """The series of single layers."""
 _ENGINES = {"ort": "ONNX Runtime", "torch": "torch.compile"}
@@ -208,7 +211,11 @@ def tables(path: Path) -> dict[str, ArchTable] | Missing:
     if not path.is_file():
         why = "the DPU's rooflines and the check of the estimate need programs simulated in full"
         return Missing("the timing simulation of full-size programs", why, f"dpubench tables PROGRAM... -o {path}")
-    return {a.arch: a for a in read_tables(path).archs}
+    try:
+        return {a.arch: a for a in read_tables(path).archs}
+    except DpuError as e:  # its own hint is for who writes the file
+        hint = f"make it again: dpubench tables PROGRAM... -o {path}"
+        raise DpuError(str(path), "holds no tables of dpubench tables", hint=hint, code="E520") from e
 
 
 def dpu(name: str, found: Mapping[str, ArchTable] | Missing) -> Roofline | Missing:
@@ -222,7 +229,7 @@ def dpu(name: str, found: Mapping[str, ArchTable] | Missing) -> Roofline | Missi
     if table.arch_digest != arch.digest:
         why = f"the arch file has changed since ({table.arch_digest}, now {arch.digest})"
         return Missing(f"the timing simulation of today's {arch.name}", why, command)
-    source = f"{table.command}, commit {table.commit[:12]}"
+    source = f"{table.command}, commit {short_commit(table.commit)}"
     points = tuple(
         Point(e.entry, e.executed_macs / e.bytes, e.executed_macs / e.seconds, Provenance.SIMULATED, source)
         for e in table.entries

@@ -26,7 +26,7 @@ def uncertainty(f: Findings, book: Book) -> str:
     middle, stated = d.rank(50), f.detail.advantage or 0.0
     why = ", since most ranges reach further towards dear than towards cheap" if middle < 0.95 * stated else ""
     said = (
-        f"<p>All {len(f.uncertainty.bars)} stated uncertainties of {escape(f.detail.arch)} in"
+        f"<p>All {d.inputs} uncertain inputs of {escape(f.detail.arch)} and the others in"
         f" {escape(c.scenario.title)} were drawn {d.samples:,} times (seed {d.seed}), each by itself. The advantage"
         f" is {chances} of the draws. In the middle draw it is {marked(times(middle), a)}; as stated"
         f" {marked(times(stated), a)}{why}.</p>"

@@ -13,9 +13,9 @@ from .draw_roofs import limits, rooflines
 from .frame import Book, gap, table
 from .frontier import Made
 from .gather import COMMANDS, Findings
-from .marks import digits, mark, marked, money, percent, priced, shown, times
+from .marks import digits, mark, marked, money, percent, priced, short_commit, shown, times
 from .missing import Missing
-from .roofs import Roofline
+from .roofs import BYTES, Roofline
 from .say_verdict import simulated_seconds
 from .words import PARTS
 
@@ -82,7 +82,8 @@ def roofs(f: Findings, book: Book) -> str:
         ("dpu-roof", dpus, "What the DPUs attain", _DPU_SAID),
     ):
         if found:
-            letters = [p.provenance for r in found for p in r.points] + [x.provenance for r in found for x in r.roofs]
+            letters = [BYTES, *(p.provenance for r in found for p in r.points)]
+            letters += [x.provenance for r in found for x in r.roofs]
             parts.append(book.add(name, rooflines(found, ends), title, said, *letters))
     return "".join([*parts, *gaps]) + _attained(gpus, dpus) + _estimates(f)
 
@@ -116,7 +117,7 @@ def _attained(gpus: list[Roofline], dpus: list[Roofline]) -> str:
                     [
                         escape(r.device if r.device == series else f"{r.device}, {series}"),
                         escape(p.name.replace("_", " ")),
-                        marked(f"{digits(p.x)} MAC/byte", p.provenance, p.source),
+                        marked(f"{digits(p.x)} MAC/byte", BYTES),
                         marked(f"{digits(p.y / 1e12)} TMAC/s", p.provenance, p.source),
                         marked(f"{digits(roof.rate / 1e12)} TMAC/s", roof.provenance, roof.source),
                         marked(percent(share), weakest),
@@ -151,7 +152,7 @@ def _estimates(f: Findings) -> str:
             [
                 escape(arch),
                 shown(1 / rate, "s/image", "s"),
-                marked(f"{digits(seconds)} s", s, f"{t.command}, commit {t.commit[:12]}"),
+                marked(f"{digits(seconds)} s", s, f"{t.command}, commit {short_commit(t.commit)}"),
                 marked(times(seconds * rate.value), min(s, rate.provenance)),
                 "-" if unet is None else marked(percent(unet.executed_utilisation), s),
             ]

@@ -14,7 +14,7 @@ from .. import gate
 from ..image_tables import ArchTable
 from .frame import table
 from .gather import Findings
-from .marks import digits, mark, marked, money, percent, priced, shown, times
+from .marks import digits, mark, marked, money, percent, priced, short_commit, shown, times
 from .service import Served
 
 _WORDS: dict[gate.Verdict, str] = {
@@ -134,7 +134,7 @@ def _estimate_is_kind(f: Findings) -> str:
     seconds = None if found is None else simulated_seconds(found, f.task.steps)
     if found is None or seconds is None or seconds * rate.value < 1.01:
         return ""
-    source = f"{found.command}, commit {found.commit[:12]}"
+    source = f"{found.command}, commit {short_commit(found.commit)}"
     more = marked(percent(seconds * rate.value - 1), rate.provenance)
     return (
         f"Its costs rest on an estimate of {shown(1 / rate, 's/image', 's')} an image; the timing simulation of the"

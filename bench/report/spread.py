@@ -18,6 +18,7 @@ class Draws:
     seed: int
     advantage: Array
     before_nre: Array
+    inputs: int  # that were drawn: of the DPU and of all GPUs, stated ranges and measured errors
 
     @property
     def samples(self) -> int:
@@ -40,4 +41,4 @@ def drawn(c: Comparison, samples: int, seed: int) -> Draws:
     given = draws(outputs, c.stated, samples, seed)
     image, marginal, *gpus = (np.broadcast_to(v, (samples,)) for v in evaluate(outputs, given))
     best = np.min(np.stack(gpus), axis=0)
-    return Draws(seed, best / image, best / marginal)
+    return Draws(seed, best / image, best / marginal, len(given))

@@ -328,3 +328,28 @@ def test_help_asks_a_question_and_ends_with_two_examples(run: Run) -> None:
     assert code == 0
     assert out.split("Usage:")[1].split("\n\n")[1].strip().endswith("?")
     assert out.count("\n    dpubench metrics ") == 2
+
+
+@pytest.mark.parametrize("name", ["00.png", "new.png"])
+def test_the_result_takes_no_image_s_place(run: Run, folders: tuple[Path, Path, Path], name: str) -> None:
+    a, b, _ = folders
+    before = {p.name: p.read_bytes() for p in a.iterdir()}
+    for line in (f"{a} {b} -o {a / name}", f"{a / '00.png'} {b / '00.png'} -o {a / '00.png'}"):
+        code, out, err = run(f"dpubench metrics {line}")
+        assert (code, out) == (2, "")
+        assert err == (
+            f"error[E501]: --output: value is {line.split()[-1]}, which is an input or would be one\n"
+            "  why: the result would take its place\n  try: choose another file\n"
+        )
+    assert {p.name: p.read_bytes() for p in a.iterdir()} == before
+
+
+def test_an_image_of_too_many_pixels(monkeypatch: pytest.MonkeyPatch, run: Run, tmp_path: Path) -> None:
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)
+    path = write(tmp_path / "x", {"a.png": picture(64, 64, 0)}) / "a.png"
+    code, _, err = run(f"dpubench metrics {path} {path}")
+    assert code == 2
+    assert err == (
+        f"error[E117]: {path}: is too large to be read\n"
+        "  why: Pillow reads at most 2,000 pixels\n  try: make a smaller image\n"
+    )

@@ -6,10 +6,12 @@ import re
 import shlex
 import sys
 from collections.abc import Callable
+from inspect import signature
 from pathlib import Path
 
 import pytest
 from dpu.bench.cli import dpubench
+from dpu.bench.cli.report import _command, report
 from dpu.simulator.economics.inputs import folder
 
 from tests.economics.shared import edited
@@ -79,6 +81,47 @@ def test_bad_input_is_one_located_error_and_exit_2(run: Run, tmp_path: Path, lin
     assert (code, out) == (2, "")
     assert text in err and "Traceback" not in err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_where_the_default_folder_goes(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "out").write_text("")
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run("report")
+    assert (code, out) == (2, "")
+    assert err == ("error[E101]: out: 'out' is a file, expected a folder\n  try: choose an existing, writable folder\n")
+
+
+def test_the_command_on_the_page_can_be_pasted(tmp_path: Path) -> None:
+    given = {k: p.default for k, p in signature(report).parameters.items()}
+    line = _command(given | {"results": Path("two words"), "plan": "a;b"}, report)
+    assert line == "dpubench report --plan 'a;b' --results 'two words'"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        (
+            "tables.json",
+            "{",
+            "holds no tables of dpubench tables\n  try: make it again: dpubench tables PROGRAM... -o {file}\n",
+        ),
+        (
+            "image.json",
+            '{"steps": [{"forward_db": 1}], "quality": {"unet_psnr_db": NaN}, "program": {"arch": "dpu_tiny"}}',
+            "is no record of dpubench image (PSNR is nan dB, the lowest SQNR 1.0 dB)\n  try: dpubench image --help\n",
+        ),
+    ],
+)
+def test_damaged_evidence_is_named(run: Run, tmp_path: Path, name: str, text: str, said: str) -> None:
+    file = tmp_path / "results" / "sim" / name
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+    page = tmp_path / "page.html"
+    line = "--arch dpu_asic --economics scenario_a --traffic steady --runs 1 --samples 100"
+    code, out, err = run(f"report {line} --results {tmp_path / 'results'} -o {page}")
+    assert (code, out) == (2, "")
+    assert f"error[E520]: {file}: {said.format(file=file)}" in err
+    assert not page.exists()
 
 
 def test_a_wrong_field_of_the_plan_is_named(run: Run, tmp_path: Path) -> None:

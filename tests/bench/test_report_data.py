@@ -12,7 +12,7 @@ from dpu.bench.report import roofs
 from dpu.bench.report.draw import figure, log_axis, places, ticks
 from dpu.bench.report.frontier import Frontier, Made, frontier, variants
 from dpu.bench.report.gather import choose, gather
-from dpu.bench.report.marks import digits, mark, money, percent
+from dpu.bench.report.marks import digits, mark, money, percent, short_commit
 from dpu.bench.report.missing import Missing
 from dpu.bench.report.spread import drawn
 from dpu.bench.report.words import of_number, wrapped
@@ -20,7 +20,7 @@ from dpu.bench.size_chip import Chip, Chips
 from dpu.errors import DpuError
 from dpu.evidence import Provenance, assumed
 from dpu.measurement import DeviceIdentity, Measurement, write_measurements
-from dpu.simulator.economics.sampling import PERCENTILES, monte_carlo
+from dpu.simulator.economics.sampling import PERCENTILES, draws, monte_carlo
 
 from tests.bench.report_findings import ROOT, findings, request
 from tests.economics.shared import compared
@@ -57,6 +57,11 @@ def test_money_and_shares() -> None:
     )
 
 
+def test_a_changed_checkout_is_told_from_its_commit() -> None:
+    assert short_commit("0123456789abcdef") == "0123456789ab"
+    assert short_commit("0123456789abcdef+") == "0123456789ab+"
+
+
 def test_names_of_inputs() -> None:
     assert of_number("silicon.nodes.7.design") == "design (NRE), 7 nm"
     assert of_number("scenario.asic.volume") == "cards that share the NRE"
@@ -70,6 +75,8 @@ def test_draws_are_those_of_the_monte_carlo() -> None:
     d, u = drawn(c, 700, 3), monte_carlo(c, 700, 3).advantages[-1]
     assert u.gpu == "cheapest" and d.probability == u.probability
     assert {p: d.rank(p) for p in PERCENTILES} == u.spread.percentiles
+    outputs = [c.dpu.image, *(g.image for g in c.gpus)]
+    assert d.inputs == len(draws(outputs, c.stated, 2, 0)) > len(c.dpu.parts)
     assert (d.before_nre > d.advantage).all() and d.samples == 700
     assert not np.array_equal(d.advantage, drawn(c, 700, 4).advantage)
 

@@ -113,6 +113,12 @@ def test_letters_are_explained_and_have_their_sources() -> None:
     assert 'title="published: CSET, AI Chips (2020)' in page()  # the wafer's price, of silicon.json
 
 
+def test_bytes_are_counted_not_measured() -> None:
+    """No counter of a DRAM was read, on the GPU either: the x of a roofline is never `measured`."""
+    found = re.findall(r"MAC/byte&nbsp;<abbr[^>]*>(.)</abbr>", page())
+    assert len(found) > 4 and set(found) == {"S"}
+
+
 def test_every_place_has_a_figure_and_every_figure_something_to_show() -> None:
     found = figures(page())
     assert [i.removeprefix("figure-") for i in Taken(page()).ids if i.startswith("figure-")] == list(found)

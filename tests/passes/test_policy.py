@@ -144,6 +144,12 @@ _EXAMPLE = "\n  try: configs/policy/w4a8.json shows every field, passes/policy.p
         ("{", "[E507]: FILE: not a readable JSON file (Expecting property name enclosed in double quotes: line 1 "
          "column 2 (char 1))" + _EXAMPLE),
         ([], "[E507]: FILE: not a JSON object" + _EXAMPLE),
+        ('{"default": {"weights": 8, "weights": 4}}', "[E507]: FILE: not a readable JSON file (field 'weights' is "
+         "there twice)" + _EXAMPLE),
+        ("[" * 100_000, "[E507]: FILE: not a readable JSON file (maximum recursion depth exceeded while decoding a "
+         "JSON array from a unicode string)" + _EXAMPLE),
+        ({**GOOD, "name": ""}, "[E507]: FILE: field 'name': String should have at least 1 character, it is ''"
+         + _EXAMPLE),
         ({**GOOD, "format": "dpu.policy/2"}, "[E521]: FILE: field 'format': value is 'dpu.policy/2', allowed: "
          "'dpu.policy/1'\n  try: write it as dpu.policy/1: configs/policy/w4a8.json shows every field, "
          "passes/policy.py says what each means"),

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dpu.bench import rtl_size, rtl_size_fit, rtl_size_table
+from dpu.bench.cli.rtl_size import rtl_size as rtl_size_command
 from dpu.errors import DpuError
 from dpu.rtl import toolchain
 from dpu.rtl.size import cells, device, memories, tree, yosys
@@ -207,8 +208,37 @@ def test_unknown_shape_and_foreign_file(tmp_path: Path) -> None:
     )
     other = tmp_path / "other.json"
     other.write_text("{}")
-    with pytest.raises(DpuError, match="is no file of this command"):
+    with pytest.raises(DpuError) as e:
         rtl_size.measure(["dpu_tiny"], ["fpga"], other, "")
+    assert e.value.text() == (
+        f"error[E502]: {other}: is no file of this command (field 'command': Field required)\n"
+        "  why: units that are in the output are kept\n  try: choose another output"
+    )
+    assert other.read_text() == "{}"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("", "fpga,", None), "--flows: value is '', allowed: fpga, gates\n  try: see --help"),
+        (("", ",", None), "--flows: value is '', allowed: fpga, gates\n  try: see --help"),
+        (("", "asic", None), "--flows: value is 'asic', allowed: fpga, gates\n  try: see --help"),
+        (
+            ("", "fpga", Path("notes.md")),
+            "--output: value is notes.md, expected a name that ends in .json\n"
+            "  why: the page for readers is kept beside it as .md\n  try: see --help",
+        ),
+    ],
+)
+def test_bad_options(given: tuple[str, str, Path | None], said: str) -> None:
+    with pytest.raises(DpuError) as e:
+        rtl_size_command(*given)
+    assert e.value.text() == f"error[E501]: {said}"
+
+
+def test_shapes_of_commas_are_not_all_shapes() -> None:
+    with pytest.raises(DpuError, match=r"--shapes: no shape ''"):
+        rtl_size_command(",", "fpga", None)
 
 
 def test_moving_into_a_dsp_changes_no_sum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
