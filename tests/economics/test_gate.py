@@ -132,7 +132,7 @@ def test_an_estimated_chip_does_not_count(tmp_path: Path) -> None:
     s.cycles.write_text(json.dumps({**content, "provenance": "assumed"}))
     assert s.said("simulated cycles of the chip") == (
         *("NOT PROVEN", "missing"),
-        "a test: assumed; dpubench sizes --timed simulates the program",
+        "a test: assumed; dpubench sizes GRAPHS --timed simulates the program",
     )
 
 
