@@ -26,6 +26,7 @@ from .metrics import metrics
 from .mutate import mutate
 from .products import products
 from .profile import profile
+from .quality import quality
 from .rates import rates
 from .report import report
 from .rtl_image import rtl_image
@@ -63,6 +64,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "gpu": gpu,
     "profile": profile,
     "metrics": metrics,
+    "quality": quality,
     "caption": caption,
     "held-out": held_out,
     "report": report,

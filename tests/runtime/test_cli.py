@@ -80,7 +80,7 @@ def test_dpubench_refuses_a_verb_that_does_not_exist(run: Run) -> None:
     code, out, _ = run("dpubench --help")
     assert code == 0
     assert "products" in out and "blocks" in out
-    assert run("dpubench quality")[0] == 2
+    assert run("dpubench beauty")[0] == 2
 
 
 def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,1 @@
+"""The precision frontier of the small trained model: pictures on the simulator, their quality, and what they cost."""

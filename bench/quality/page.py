@@ -1,0 +1,106 @@
+"""The README of the results: rendered from the file, never written by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ...files import atomic_write
+from .published import PUBLISHED, SOURCE
+from .results import Quality, Row, Value, verdicts
+
+
+def write_page(q: Quality, json_name: str, png_names: Sequence[str], path: Path) -> None:
+    """Beside the result file."""
+    with atomic_write(path) as temporary:
+        temporary.write_text(page(q, json_name, png_names), encoding="utf-8")
+
+
+def page(q: Quality, json_name: str, png_names: Sequence[str]) -> str:
+    """As Markdown."""
+    lines = [
+        "# Quality of the precisions, on the small trained model",
+        "",
+        f"Written by `{q.command}`; the numbers are those of [{json_name}]({json_name}).",
+        f"Model {q.model_sha256[:12]}, programs for {q.arch}, guidance {q.guidance:g}. Calibration: {q.calibration}.",
+        f"Provenance: {q.provenance}. Intervals: {q.interval}.",
+        "",
+        *(f"- **{name}**: {what}." for name, what in q.arithmetic.items()),
+        "",
+        f"The reference of PSNR and the distances is {q.reference}. Captions are judged by the model's own classifier.",
+        "",
+        "| precision | steps | images | all of the caption right | object, colour, place, count | PSNR, dB |"
+        " 5 %, median, 95 % | SSIM | MS-SSIM | FLIP | feature distance | kernel distance | overflows |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
+        *(_row(r) for r in q.rows),
+        "",
+        *(f"- {v}." for v in verdicts(q)),
+        *_alone(q),
+        "",
+        "## Published figures, of another model",
+        "",
+        f"Not ours and not of our model: {SOURCE}. They say what such numbers look like on SDXL, no more.",
+        "",
+        "| model | precision | how | PSNR against FP16, dB | LPIPS |",
+        "|---|---|---|---|---|",
+        *(f"| {p.model} | {p.precision} | {p.how} | {p.psnr_db} | {p.lpips} |" for p in PUBLISHED),
+    ]
+    if q.sqnr:
+        lines += [
+            "",
+            "## Noise prediction, step by step",
+            "",
+            "SQNR against float32 in dB: of one forward on the reference's samples, and free-running.",
+            "",
+            "| precision | steps | prompts | one forward: first, middle, last | free-running: first, middle, last |",
+            "|---|---|---|---|---|",
+            *(
+                f"| {s.precision} | {s.steps} | {s.prompts} | {_ends(s.one_forward)} | {_ends(s.free_running)} |"
+                for s in q.sqnr
+            ),
+        ]
+    if q.costs:
+        lines += [
+            "",
+            "## What an image takes",
+            "",
+            "| precision | model | arch | steps | seconds | DRAM, MB | J | USD a thousand | provenance |",
+            "|---|---|---|---|---|---|---|---|---|",
+        ]
+        for c in q.costs:
+            usd = "-" if c.usd_a_thousand is None else f"{c.usd_a_thousand:.3g}"
+            lines.append(
+                f"| {c.precision} | {c.model} | {c.arch} | {c.steps} | {c.seconds:.4g} | {c.dram_bytes / 1e6:,.0f} |"
+                f" {c.joules:.3g} | {usd} | {c.provenance} |"
+            )
+        lines += ["", *(f"- {t}." for t in dict.fromkeys(f"{c.model} on {c.arch}: {c.source}" for c in q.costs))]
+        lines += [f"- J of {t}." for t in dict.fromkeys(f"{c.model}: {c.joules_are}" for c in q.costs)]
+        lines += ["", *(f"![The frontier]({n})" for n in png_names)]
+    return "\n".join(lines) + "\n"
+
+
+def _row(r: Row) -> str:
+    a = r.accuracy
+    cells = [r.precision, str(r.steps), str(r.images), f"{a.all:.1%} [{a.low:.1%}, {a.high:.1%}]"]
+    cells.append(", ".join(f"{100 * v:.1f}" for v in a.attributes.values()))
+    if r.psnr is None:
+        return f"| {' | '.join([*cells, *['-'] * 7, str(r.exceptions)])} |"
+    quantiles = ", ".join(f"{x:.1f}" if isinstance(x, float) else x for x in r.psnr_quantiles)
+    cells += [r.psnr.text(), quantiles]
+    cells += [_text(v) for v in (r.ssim, r.ms_ssim, r.flip, r.feature_distance, r.kernel_distance)]
+    return f"| {' | '.join([*cells, str(r.exceptions)])} |"
+
+
+def _text(v: Value | None) -> str:
+    return "-" if v is None else v.text(3)
+
+
+def _ends(values: Sequence[float]) -> str:
+    return ", ".join(f"{x:.1f}" for x in (values[0], values[len(values) // 2], values[-1]))
+
+
+def _alone(q: Quality) -> list[str]:
+    few = [r for r in q.rows if r.images < 400]
+    if not few:
+        return []
+    return [f"- {len(few)} of {len(q.rows)} rows have fewer than 400 images: a rehearsal, no result."]

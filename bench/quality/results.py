@@ -1,0 +1,218 @@
+"""The result file, and what people read of it: the table, published figures beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isfinite
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, ValidationError
+
+from ...errors import DpuError
+from ..metrics.bootstrap import Estimate
+from ..metrics.report import Number
+from ..rates import Result
+
+FORMAT: Literal["dpu.quality/1"] = "dpu.quality/1"
+POINTS = 0.02
+"""How far caption accuracy of W8A8 with dynamic scales may lie below the reference's."""
+
+
+class Value(Result):
+    """A mean over prompts, and its 95 % interval where there are enough of them."""
+
+    value: Number
+    low: Number | None = None
+    high: Number | None = None
+
+    @classmethod
+    def of(cls, e: Estimate) -> Value:
+        """With seven digits; JSON has no infinity."""
+        return cls(value=number(e.value), low=_end(e.low), high=_end(e.high))
+
+    def text(self, digits: int = 4, factor: float = 1.0) -> str:
+        """As `36.1 [35.2, 37.0]`."""
+        value, low, high = (
+            f"{factor * x:.{digits}g}" if isinstance(x, float) else str(x) for x in (self.value, self.low, self.high)
+        )
+        return value if self.low is None else f"{value} [{low}, {high}]"
+
+
+def number(x: float) -> Number:
+    """A number that JSON can hold."""
+    if isfinite(x):
+        return float(f"{x:.7g}")
+    return "infinite" if x > 0 else "undefined"
+
+
+def _end(x: float | None) -> Number | None:
+    return None if x is None else number(x)
+
+
+class Accuracy(Result):
+    """Shares of pictures in which the classifier sees the caption; the interval is of all four attributes together."""
+
+    attributes: dict[str, float]
+    all: float
+    low: float
+    high: float
+
+
+class Row(Result):
+    """One precision at one number of steps; metrics are against the reference at the same steps, none of itself."""
+
+    precision: str
+    steps: int
+    prompts: int
+    images: int
+    accuracy: Accuracy
+    exceptions: int  # float16 overflows, NaN, inputs beyond float16, over all pictures
+    cpu_seconds_an_image: float  # measured; median, of the process that made it
+    made_on: tuple[str, ...] = ()  # processors and versions
+    accuracy_change: Value | None = None  # in shares, paired by prompt
+    psnr: Value | None = None  # dB
+    ssim: Value | None = None
+    ms_ssim: Value | None = None
+    flip: Value | None = None
+    feature_distance: Value | None = None
+    kernel_distance: Value | None = None
+    psnr_quantiles: tuple[Number, ...] = ()  # 5, 50 and 95 % of the pictures
+    equal_images: int = 0
+    layers: dict[str, int] = Field(default_factory=dict)  # of the program: how many have which precision
+
+
+class Sqnr(Result):
+    """SQNR in dB of the noise prediction against float32, step by step, means over prompts (seed 0)."""
+
+    precision: str
+    steps: int
+    prompts: int
+    one_forward: tuple[float, ...]  # on the reference's samples
+    free_running: tuple[float, ...]
+
+
+class Cost(Result):
+    """What one image takes a device at a precision. `model` is "tiny" or "sdxl"."""
+
+    precision: str
+    model: str
+    arch: str
+    steps: int
+    seconds: float
+    dram_bytes: int
+    joules: float
+    joules_are: str
+    usd_a_thousand: float | None = None
+    provenance: Literal["simulated", "assumed"]  # of seconds and bytes
+    source: str
+
+
+class Quality(Result):
+    """The whole result."""
+
+    format: Literal["dpu.quality/1"] = FORMAT
+    command: str
+    provenance: str = (
+        "pictures of precisions: simulated, bit for bit; of fp16 and fp32: computed on the CPU, see arithmetic; metrics"
+        " are computed from the pictures"
+    )
+    model_sha256: str
+    classifier_sha256: str
+    arch: str
+    calibration: str
+    reference: str
+    arithmetic: dict[str, str]
+    guidance: float
+    interval: str = "95 %, over prompts: bootstrap BCa; of accuracy: bootstrap over prompts, then over their pictures"
+    versions: dict[str, str]  # of what scored the pictures; each row says what made them
+    programs: dict[str, str]  # sha256
+    rows: tuple[Row, ...]
+    sqnr: tuple[Sqnr, ...] = ()
+    costs: tuple[Cost, ...] = ()
+
+    def text(self) -> str:
+        """The table for people."""
+        return "\n".join([*_table(self), *verdicts(self)])
+
+
+def read(path: Path) -> Quality | None:
+    """The result of an earlier run; none if there is no file.
+
+    Raises:
+        DpuError: it is no result of this version.
+    """
+    if not path.is_file():
+        return None
+    try:
+        return Quality.model_validate_json(path.read_text())
+    except ValidationError as e:
+        what = f"is no result of this version ({e.errors()[0]['msg']})"
+        raise DpuError(str(path), what, hint="choose another output file", code="E521") from e
+
+
+def merged(new: Quality, old: Quality | None, path: Path) -> Quality:
+    """`new`, and of `old` the rows that it does not replace.
+
+    Raises:
+        DpuError: E522, `old` is of another model, arch or calibration.
+    """
+    if old is None:
+        return new
+    for name in ("model_sha256", "classifier_sha256", "arch", "calibration", "reference", "guidance"):
+        seen, wanted = getattr(old, name), getattr(new, name)
+        if seen != wanted:
+            what = f"field '{name}': value is '{str(seen)[:40]}', allowed: '{str(wanted)[:40]}'"
+            raise DpuError(str(path), what, hint="choose another output file", code="E522")
+    stale = {n for n, digest in old.programs.items() if new.programs.get(n, digest) != digest}
+    rows = {(r.precision, r.steps): r for r in old.rows if r.precision not in stale}
+    rows |= {(r.precision, r.steps): r for r in new.rows}
+    sqnr = {(s.precision, s.steps): s for s in old.sqnr if s.precision not in stale}
+    sqnr |= {(s.precision, s.steps): s for s in new.sqnr}
+    costs = {(c.precision, c.model, c.arch, c.steps): c for c in (*old.costs, *new.costs)}
+    changes = {
+        "rows": tuple(sorted(rows.values(), key=lambda r: (r.steps, _order(r.precision, new.rows)))),
+        "sqnr": tuple(sqnr.values()),
+        "costs": tuple(costs.values()),
+        "programs": old.programs | new.programs,
+    }
+    return new.model_copy(update=changes)
+
+
+def _order(precision: str, rows: Sequence[Row]) -> tuple[int, str]:
+    names = [r.precision for r in rows]
+    return (names.index(precision) if precision in names else len(names)), precision
+
+
+def _table(q: Quality) -> list[str]:
+    lines = [
+        f"{'precision':<14}{'steps':>5}{'images':>7}  {'caption accuracy':<24}{'PSNR dB':<22}{'SSIM':<8}{'FLIP':<9}"
+        f"{'features':<10}kernel distance"
+    ]
+    for r in q.rows:
+        accuracy = f"{r.accuracy.all:.1%} [{r.accuracy.low:.1%}, {r.accuracy.high:.1%}]"
+        line = f"{r.precision:<14}{r.steps:>5}{r.images:>7}  {accuracy:<24}"
+        if r.psnr and r.ssim and r.flip and r.feature_distance and r.kernel_distance:
+            alone = [Value(value=v.value).text() for v in (r.ssim, r.flip, r.feature_distance)]
+            line += f"{r.psnr.text():<22}{alone[0]:<8}{alone[1]:<9}{alone[2]:<10}{r.kernel_distance.text(3)}"
+        else:
+            line += "the reference"
+        lines.append(line)
+    return lines
+
+
+def verdicts(q: Quality) -> list[str]:
+    """Whether W8A8 with dynamic scales keeps its captions, at each number of steps."""
+    lines = []
+    for r in q.rows:
+        change = r.accuracy_change
+        if r.precision != "w8a8" or change is None or not isinstance(change.value, float):
+            continue
+        kept = "is within" if change.value >= -POINTS else "is NOT within"
+        certain = isinstance(change.low, float) and change.low >= -POINTS
+        how = "so is the whole interval" if certain else "the interval is not, or there is none"
+        lines.append(
+            f"w8a8, {r.steps} steps, {r.images} images: caption accuracy changes by {change.text(3, 100)} points from"
+            f" {q.reference}'s: {kept} {100 * POINTS:g} points; {how}"
+        )
+    return lines

@@ -1,0 +1,177 @@
+"""What an image takes a device at each precision: the small model's program timed, full-size SDXL estimated.
+
+The program is timed on its own arch by the timing simulation, once for each precision: cycles do not depend on data.
+Full-size SDXL is the compiler's estimate (`dpuc compile --estimate --precision`), and its price and energy at the wall
+those of `dpubench evaluate`: a rented F2 card, or the chip in the scenario named.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...errors import DpuError
+from ...files import atomic_write, sha256
+from ..estimate_cycles import EACH_STEP
+from .pictures import folder_name
+from .plan import parse_precision, program_path
+from .results import Cost
+
+FULL_ARCHS = ("dpu_f2", "dpu_32tops")
+SCENARIO = "scenario_a"
+Say = Callable[[str], None]
+
+
+def tiny(work: Path, precision: str, steps: int) -> Cost:
+    """Of the small model's program, timed once and kept beside it.
+
+    Raises:
+        DpuError: there is no program.
+    """
+    path = program_path(work, precision)
+    entries = _timed(path, path.with_suffix(".time.json"))
+    runs = {e: steps if e in EACH_STEP else 1 for e in entries["entries"]}
+    sums = {k: sum(n * entries["entries"][e][k] for e, n in runs.items()) for k in ("seconds", "dram_bytes", "joules")}
+    return Cost(
+        precision=folder_name(precision),
+        model="tiny",
+        arch=entries["arch"],
+        steps=steps,
+        seconds=sums["seconds"],
+        dram_bytes=int(sums["dram_bytes"]),
+        joules=sums["joules"],
+        joules_are=f"of the device at {entries['node']} nm: simulated counts times published and assumed constants",
+        provenance="simulated",
+        source="timing simulation of the program, each entry once",
+    )
+
+
+def _timed(path: Path, out: Path) -> dict[str, Any]:
+    from ...runtime.reports import time_program
+
+    digest = _digest("timing", sha256(path))
+    if out.is_file() and (kept := json.loads(out.read_text()))["key"] == digest:
+        return dict(kept)
+    report = time_program(path)
+    found = {
+        "key": digest,
+        "arch": report.arch,
+        "node": report.entries[0].energy.node_nm,
+        "entries": {
+            e.entry: {
+                "seconds": e.seconds,
+                "dram_bytes": e.bytes_read + e.bytes_written,
+                "joules": e.energy.total.value,
+            }
+            for e in report.entries
+        },
+    }
+    with atomic_write(out) as temporary:
+        temporary.write_text(json.dumps(found, indent=1) + "\n")
+    return found
+
+
+def full_size(work: Path, precision: str, steps: int, say: Say = lambda _: None) -> list[Cost]:
+    """Of full-size SDXL on `FULL_ARCHS`; kept in the work folder until the sources change.
+
+    Raises:
+        DpuError: an operation does not fit an arch.
+    """
+    policy, _ = parse_precision(precision)
+    name = folder_name(precision)
+    if any(rule.layers != "*" for rule in policy.rules) and precision.endswith(".json"):
+        say(f"{name}: rules name layers of the small model; no estimate of full-size SDXL")
+        return []
+    out = work / "programs" / f"{name}.sdxl-{steps}.json"
+    digest = _digest("estimate", policy.digest, SCENARIO, str(steps))
+    if out.is_file() and (kept := json.loads(out.read_text()))["key"] == digest:
+        return [Cost.model_validate(c) for c in kept["costs"]]
+    say(f"estimating full-size SDXL at {policy.name} ...")
+    costs = _estimated(precision, steps)
+    with atomic_write(out) as temporary:
+        rows = [c.model_dump(mode="json") for c in costs]
+        temporary.write_text(json.dumps({"key": digest, "costs": rows}, indent=1) + "\n")
+    return costs
+
+
+def _estimated(precision: str, steps: int) -> list[Cost]:
+    from ...codegen.estimate import Workload
+    from ...ir.arch import load_arch
+    from ...simulator.economics.compare import compare
+    from ...simulator.economics.inputs import Task, accelerator, card_for, folder, scenario, shipped, silicon
+    from ...simulator.economics.workload import Cycles, EntryCycles
+    from ..estimate_cycles import digest, error
+
+    policy, _ = parse_precision(precision)
+    workload = Workload(folder() / "workload" / "sdxl_base", policy=policy)
+    found = []
+    for arch in map(load_arch, FULL_ARCHS):
+        entries = tuple(
+            EntryCycles(
+                entry=e.entry,
+                cycles=e.cycles,
+                macs=e.macs,
+                executed=e.executed,
+                dram_bytes=e.bytes,
+                runs=steps if e.entry in EACH_STEP else 1,
+            )
+            for e in workload.estimate(arch)
+        )
+        cycles = Cycles(
+            format="dpu.cycles/1",
+            arch=arch.name,
+            arch_sha256=digest(arch),
+            clock_hz=arch.clock_hz,
+            provenance="assumed",
+            source=f"the compiler's estimate at {policy.name}",
+            task=Task(model="sdxl-base-1.0", resolution=1024, steps=steps, guidance=True, scheduler="euler"),
+            error=error(arch.name),
+            entries=entries,
+        )
+        gpus = [accelerator(n) for n in shipped("gpu")]
+        card = card_for(arch.name)
+        made = compare(scenario(SCENARIO), arch, cycles, gpus, silicon("silicon"), card=card).dpu
+        where = f"on {card.title}" if card else "as a chip"
+        found.append(
+            Cost(
+                precision=folder_name(precision),
+                model="sdxl",
+                arch=arch.name,
+                steps=steps,
+                seconds=cycles.sums("cycles") / arch.clock_hz,
+                dram_bytes=cycles.sums("dram_bytes"),
+                joules=made.busy_energy.to("J/image").value,
+                joules_are="at the wall while busy, host share included",
+                usd_a_thousand=made.thousand.value,
+                provenance="assumed",
+                source=f"the compiler's estimate; {where}, price and energy of dpubench evaluate, {SCENARIO}",
+            )
+        )
+    return found
+
+
+def _digest(*what: str) -> str:
+    from ..sweep_work import code_digest
+
+    return hashlib.sha256(json.dumps([*what, code_digest()]).encode()).hexdigest()
+
+
+def costs(work: Path, precisions: Sequence[str], steps: Sequence[int], say: Say = lambda _: None) -> list[Cost]:
+    """Of every precision that has a program, at every number of steps.
+
+    Raises:
+        DpuError: see `tiny` and `full_size`; an arch that an estimate does not support is said and left out.
+    """
+    found = []
+    for precision in precisions:
+        for count in steps:
+            say(f"timing {folder_name(precision)}, {count} steps ...")
+            found.append(tiny(work, precision, count))
+            try:
+                found += full_size(work, precision, count, say)
+            except DpuError as e:
+                say(f"no estimate of full-size SDXL at {folder_name(precision)}: {e.what}")
+    return found
