@@ -29,6 +29,7 @@ from .schema import (
     HourlyPrice,
     ImageBytes,
     ImageEnergy,
+    LaneMacs,
     Length,
     MacArea,
     MacEnergy,
@@ -165,7 +166,7 @@ class Node(Config):
     defects: Defects
     mac_area: MacArea
     sram_area: SramArea
-    lane_macs: Factor  # area of a vector lane, in MACs
+    lane_macs: LaneMacs  # area of a vector lane, in MACs
     phy_area: Area  # LPDDR PHY and controller, of 64 bits
     fixed_area: Area  # PCIe, management, pads
     mac_energy: MacEnergy  # an 8-bit MAC with its overhead inside the unit

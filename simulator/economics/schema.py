@@ -140,6 +140,7 @@ def _within(unit: str, low: float, high: float, open_low: bool = False) -> After
 Share = Annotated[Stated, _within("1", 0, 1)]
 Utilisation = Annotated[Stated, _within("1", 0, 1, open_low=True)]
 Factor = Annotated[Stated, _within("1", 0.01, 100)]
+LaneMacs = Annotated[Stated, _within("1", 1, 1000)]
 Ratio = Annotated[Stated, _within("1", 1, 10)]
 HourlyPrice = Annotated[Stated, _within("USD/h", 0, 1e4)]
 Price = Annotated[Stated, _within("USD", 0, 1e10)]

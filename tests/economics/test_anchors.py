@@ -7,15 +7,20 @@ devidasmishra/ai-inference-hardware-economics-2026, TPU prices of neowin.net (20
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 from dpu.evidence import assumed
 from dpu.ir.arch import load_arch
 from dpu.simulator.dram.params import load_dram
 from dpu.simulator.economics.chip import dies_per_wafer, interface_bits, murphy, negative_binomial, poisson
 from dpu.simulator.economics.cost import Terms, cost, from_accelerator
-from dpu.simulator.economics.inputs import accelerator, scenario, shipped
+from dpu.simulator.economics.inputs import accelerator, scenario, shipped, silicon
 
 from tests.economics.shared import certain, compared, stated
+
+ROOT = Path(__file__).parents[2]
 
 # GPU, scenario of MLPerf, image/s of the system, accelerators in it, $/h of the offer, its accelerators, term
 SYSTEMS = [
@@ -182,3 +187,17 @@ def test_every_gpu_is_of_the_experiment() -> None:
     for name in shipped("gpu"):
         task = accelerator(name).task
         assert task is not None and task.text == "sdxl-base-1.0, 1024x1024, 20 euler steps, guided"
+
+
+def test_a_lane_is_as_large_as_the_rtl_says() -> None:
+    """`lane_macs`: gates of lanes and reductions a lane, over those of the array a MAC, of the smallest shape."""
+    tiny = next(
+        s for s in json.loads((ROOT / "results/rtl/size.json").read_text())["shapes"] if s["name"] == "dpu_tiny"
+    )
+    gates = {e["engine"]: e["gates"] for e in tiny["engines"]}
+    mac = gates["MXU array"] / tiny["cols"] ** 2
+    lanes = gates["VPU lanes"] / tiny["lanes"] / mac
+    both = lanes + gates["VPU reductions"] / tiny["lanes"] / mac
+    for node in silicon().nodes.values():
+        assert (round(lanes), round(both)) == (node.lane_macs.low, node.lane_macs.value)
+        assert round(both + gates["VPU control"] / tiny["lanes"] / mac) == node.lane_macs.high
