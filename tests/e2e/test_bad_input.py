@@ -690,7 +690,7 @@ _DUMP = "  try: start from a dump of --dump-passes"
     (
         "dpuc opt --passes quantise{size=3} ok.mlir -o out.mlir",
         "E202]: pass 'quantise': cannot read options '{size=3}' (Provided arguments [\"size\"] not found in expected "
-        'arguments ["arch"])\n'
+        'arguments ["arch", "policy"])\n'
         "  try: write quantise{option=value}, more of them separated by spaces",
     ),
     ("dpuc opt --passes quantise{arch=nosuch} ok.mlir -o out.mlir", f"E505]: nosuch: no such arch\n{_ARCHS}"),
