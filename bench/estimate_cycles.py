@@ -6,17 +6,20 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..errors import DpuError, refusing
 from ..files import atomic_write
 from ..ir.arch import Arch
-from ..simulator.economics.inputs import Task, folder
+from ..simulator.economics.inputs import folder
 from ..simulator.economics.schema import Stated
-from ..simulator.economics.workload import Cycles, EntryCycles, read_cycles
+from ..simulator.economics.workload import Cycles, EntryCycles, read_cycles, runs_of, sdxl_cycles
+
+if TYPE_CHECKING:
+    from ..passes.policy import Policy
 
 ROOT = Path(__file__).parent.parent
 STORED = ROOT / "results" / "estimate"
-EACH_STEP = ("unet", "time")
 COMPARED = ROOT / "results" / "sim" / "estimate.json"
 """The estimate beside the timing simulation, entry by entry (`dpubench estimate-error`)."""
 UNCOMPARED = (0.8, 1.25)
@@ -49,8 +52,13 @@ def error(arch: str, compared: Path = COMPARED) -> Stated:
     return Stated(value=1.0, unit="1", provenance="assumed", source=source, low=round(low, 4), high=round(high, 4))
 
 
-def estimate(archs: Sequence[Arch], steps: int = 20, say: Callable[[str], None] = lambda _: None) -> list[Cycles]:
-    """The cycles of full-size SDXL on each arch; the graphs are imported once.
+def estimate(
+    archs: Sequence[Arch],
+    steps: int = 20,
+    say: Callable[[str], None] = lambda _: None,
+    policy: Policy | None = None,
+) -> list[Cycles]:
+    """The cycles of full-size SDXL on each arch, in W8A8 or as `policy` says; the graphs are imported once.
 
     Raises:
         DpuError: an operation does not fit an arch.
@@ -61,34 +69,24 @@ def estimate(archs: Sequence[Arch], steps: int = 20, say: Callable[[str], None] 
     found_at = commit()  # with `+` where files differ from it
     at = f" at commit {found_at[:8]}{'+' if found_at.endswith('+') else ''}" if found_at else ""
     say("importing the graphs of configs/workload/sdxl_base ...")
-    workload = Workload(folder() / "workload" / "sdxl_base")
+    workload = Workload(folder() / "workload" / "sdxl_base", policy=policy)
+    how = f" --precision {policy.name}" if policy else ""
     found = []
     for arch in archs:
         say(f"estimating {arch.name} ...")
-        entries = tuple(
+        entries = [
             EntryCycles(
                 entry=e.entry,
                 cycles=e.cycles,
                 macs=e.macs,
                 executed=e.executed,
                 dram_bytes=e.bytes,
-                runs=steps if e.entry in EACH_STEP else 1,
+                runs=runs_of(e.entry, steps),
             )
             for e in workload.estimate(arch)
-        )
-        found.append(
-            Cycles(
-                format="dpu.cycles/1",
-                arch=arch.name,
-                arch_sha256=digest(arch),
-                clock_hz=arch.clock_hz,
-                provenance="assumed",
-                source=f"dpubench estimate --arch {arch.name}{at}: the words of the fullest tile, timed",
-                task=Task(model="sdxl-base-1.0", resolution=1024, steps=steps, guidance=True, scheduler="euler"),
-                error=error(arch.name),
-                entries=entries,
-            )
-        )
+        ]
+        source = f"dpubench estimate --arch {arch.name}{how}{at}: the words of the fullest tile, timed"
+        found.append(sdxl_cycles(arch, steps, entries, error(arch.name), source, arch_sha256=digest(arch)))
     return found
 
 
@@ -120,17 +118,7 @@ def read(path: Path, arch: Arch, steps: int) -> Cycles:
 
 
 def _simulated(arch: Arch, steps: int, source: str, entries: Sequence[EntryCycles]) -> Cycles:
-    return Cycles(
-        format="dpu.cycles/1",
-        arch=arch.name,
-        arch_sha256=digest(arch),
-        clock_hz=arch.clock_hz,
-        provenance="simulated",
-        source=source,
-        task=Task(model="sdxl-base-1.0", resolution=1024, steps=steps, guidance=True, scheduler="euler"),
-        error=SIMULATED,
-        entries=tuple(entries),
-    )
+    return sdxl_cycles(arch, steps, entries, SIMULATED, source, provenance="simulated", arch_sha256=digest(arch))
 
 
 def _of_report(path: Path, arch: Arch, steps: int) -> Cycles:
@@ -153,7 +141,7 @@ def _of_report(path: Path, arch: Arch, steps: int) -> Cycles:
             macs=e.logical_macs,
             executed=e.executed_macs,
             dram_bytes=e.bytes_read + e.bytes_written,
-            runs=steps if e.entry in EACH_STEP else 1,
+            runs=runs_of(e.entry, steps),
         )
         for e in report.entries
     ]
@@ -183,7 +171,7 @@ def _of_sizes(path: Path, arch: Arch, steps: int) -> Cycles:
                     macs=e.macs,
                     executed=e.executed,
                     dram_bytes=(e.bytes_read or 0) + (e.bytes_written or 0),
-                    runs=steps if entry in EACH_STEP else 1,
+                    runs=runs_of(entry, steps),
                 )
             )
     return _simulated(arch, steps, f"dpubench sizes, {path.name}: timing simulation, without text encoders", found)

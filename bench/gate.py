@@ -30,10 +30,10 @@ from ..simulator.economics.compare import GOAL, Comparison, compare
 from ..simulator.economics.inputs import Accelerator, accelerator, card_for, scenario, shipped, silicon
 from ..simulator.economics.sampling import monte_carlo
 from ..simulator.economics.schema import Stated
-from ..simulator.economics.workload import Cycles, Workload, check_same, read_workload
+from ..simulator.economics.workload import EACH_STEP, Cycles, Workload, check_same, read_workload
 from ..units import UnitError, parse
 from . import gate_conditions as conditions
-from .estimate_cycles import EACH_STEP, STORED
+from .estimate_cycles import STORED
 from .estimate_cycles import read as read_cycles
 from .evaluate import FIELDS, named
 from .gate_conditions import Condition

@@ -28,11 +28,11 @@ from ..files import sha256
 from ..ir.arch import Arch, load_arch
 from ..ir.container import Entry, Program
 from ..ir.isa import Engine
+from ..simulator.economics.workload import runs_of
 from ..simulator.occupancy import WAITING, owned
 from ..simulator.profile import Report, profile
 from ..simulator.timing import simulate
 from ..simulator.timing_result import Timing
-from .estimate_cycles import EACH_STEP
 from .rates import Result
 from .sizes import SIZES, Case, compiled_case
 
@@ -147,7 +147,7 @@ class ArchTable(Result):
     def runs(self, calls: int) -> Iterator[tuple[int, EntryTable]]:
         """(runs in an image, entry)."""
         for e in self.entries:
-            yield (calls if e.entry in EACH_STEP else 1), e
+            yield runs_of(e.entry, calls), e
 
 
 UNITS = {

@@ -21,11 +21,11 @@ from ..ir.arch import Arch
 from ..passes.policy import named_policy
 from ..simulator.economics.chip import chip
 from ..simulator.economics.cost import Terms, cost
-from ..simulator.economics.inputs import Scenario, Silicon, Task
+from ..simulator.economics.inputs import Scenario, Silicon
 from ..simulator.economics.schema import Stated
-from ..simulator.economics.workload import Cycles, EntryCycles, image_work
+from ..simulator.economics.workload import EntryCycles, image_work, runs_of, sdxl_cycles
 from ..simulator.variants import vary
-from .estimate_cycles import EACH_STEP, error
+from .estimate_cycles import error
 from .size_chip import LEAST
 from .sweep_table import Row, Table
 from .sweep_work import Images, code_digest, graph_digest
@@ -243,26 +243,16 @@ def _costed(
         share = images.number if e["part"] == "unet" else 1
         return round(int(e[name]) / share)
 
-    cycles = Cycles(
-        format="dpu.cycles/1",
-        arch=arch.name,
-        arch_sha256="",
-        clock_hz=arch.clock_hz,
-        provenance="assumed",
-        source="dpubench sweep: the compiler's estimate",
-        task=Task(
-            model="sdxl-base-1.0", resolution=images.width, steps=row.steps, guidance=True, scheduler="euler"
-        ),  # nothing is compared with it here
-        error=spread,
-        entries=tuple(
-            EntryCycles(
-                entry=e["entry"],
-                runs=row.steps if e["entry"] in EACH_STEP else 1,
-                **{n: each(e, n) for n in ("cycles", "macs", "executed", "dram_bytes")},
-            )
-            for e in entries
-        ),
-    )
+    made = [
+        EntryCycles(
+            entry=e["entry"],
+            runs=runs_of(e["entry"], row.steps),
+            **{n: each(e, n) for n in ("cycles", "macs", "executed", "dram_bytes")},
+        )
+        for e in entries
+    ]
+    source = "dpubench sweep: the compiler's estimate"
+    cycles = sdxl_cycles(arch, row.steps, made, spread, source, resolution=images.width)
     work = image_work(cycles, arch)
     try:
         platform = chip(arch, work, silicon, terms)
@@ -270,7 +260,7 @@ def _costed(
         return row.model_copy(update={"error": f"{e.where}: {e.what}"})
     c = cost(platform, terms)
     total = cycles.sums("cycles")
-    longest = max(entries, key=lambda e: e["cycles"] * (row.steps if e["entry"] in EACH_STEP else 1))
+    longest = max(entries, key=lambda e: e["cycles"] * runs_of(e["entry"], row.steps))
     return row.model_copy(
         update={
             "cycles_per_image": total,

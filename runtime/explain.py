@@ -16,12 +16,11 @@ from ..errors import DpuError
 from ..ir.arch import Arch
 from ..simulator.economics.chip import chip
 from ..simulator.economics.cost import Terms
-from ..simulator.economics.inputs import Scenario, Silicon, Task
+from ..simulator.economics.inputs import Scenario, Silicon
 from ..simulator.economics.schema import Stated
-from ..simulator.economics.workload import Cycles, EntryCycles, image_work
+from ..simulator.economics.workload import EntryCycles, image_work, runs_of, sdxl_cycles
 from ..simulator.variants import number, vary
 
-EACH_STEP = ("unet", "time")
 TRIED = (
     *("tiles", "array", "lanes", "clock_hz"),
     *(f"buffers.{b}.bytes" for b in ("act", "wgt", "acc", "vbuf", "param")),
@@ -147,7 +146,7 @@ def _made(
         DpuError: the workload does not fit the arch, or the die no scanner.
     """
     entries = workload.estimate(arch)
-    runs = [steps if e.entry in EACH_STEP else 1 for e in entries]
+    runs = [runs_of(e.entry, steps) for e in entries]
     bound: dict[str, float] = {}
     for e, n in zip(entries, runs, strict=True):
         for op in e.ops:
@@ -157,19 +156,10 @@ def _made(
     if number(arch, "dram.bits") is None:
         return total, None, bound
     sure = Stated(value=1.0, unit="1", provenance="assumed", source="the estimate as it is")
-    cycles = Cycles(
-        format="dpu.cycles/1",
-        arch=arch.name,
-        arch_sha256="",
-        clock_hz=arch.clock_hz,
-        provenance="assumed",
-        source="dpuc explain: the compiler's estimate",
-        task=Task(model="sdxl-base-1.0", resolution=1024, steps=steps, guidance=True, scheduler="euler"),
-        error=sure,
-        entries=tuple(
-            EntryCycles(entry=e.entry, cycles=e.cycles, macs=e.macs, executed=e.executed, dram_bytes=e.bytes, runs=n)
-            for e, n in zip(entries, runs, strict=True)
-        ),
-    )
+    made = [
+        EntryCycles(entry=e.entry, cycles=e.cycles, macs=e.macs, executed=e.executed, dram_bytes=e.bytes, runs=n)
+        for e, n in zip(entries, runs, strict=True)
+    ]
+    cycles = sdxl_cycles(arch, steps, made, sure, "dpuc explain: the compiler's estimate")
     platform = chip(arch, image_work(cycles, arch), silicon, Terms.of(scenario))
     return total, platform.details["die_area"].value, bound

@@ -15,7 +15,7 @@ from typing import Any
 
 from ...errors import DpuError
 from ...files import atomic_write, sha256
-from ..estimate_cycles import EACH_STEP
+from ...simulator.economics.workload import runs_of
 from .pictures import folder_name
 from .plan import parse_precision, program_path
 from .results import Cost
@@ -33,7 +33,7 @@ def tiny(work: Path, precision: str, steps: int) -> Cost:
     """
     path = program_path(work, precision)
     entries = _timed(path, path.with_suffix(".time.json"))
-    runs = {e: steps if e in EACH_STEP else 1 for e in entries["entries"]}
+    runs = {e: runs_of(e, steps) for e in entries["entries"]}
     sums = {k: sum(n * entries["entries"][e][k] for e, n in runs.items()) for k in ("seconds", "dram_bytes", "joules")}
     return Cost(
         precision=folder_name(precision),
@@ -98,39 +98,15 @@ def full_size(work: Path, precision: str, steps: int, say: Say = lambda _: None)
 
 
 def _estimated(precision: str, steps: int) -> list[Cost]:
-    from ...codegen.estimate import Workload
     from ...ir.arch import load_arch
     from ...simulator.economics.compare import compare
-    from ...simulator.economics.inputs import Task, accelerator, card_for, folder, scenario, shipped, silicon
-    from ...simulator.economics.workload import Cycles, EntryCycles
-    from ..estimate_cycles import digest, error
+    from ...simulator.economics.inputs import accelerator, card_for, scenario, shipped, silicon
+    from ..estimate_cycles import estimate
 
     policy, _ = parse_precision(precision)
-    workload = Workload(folder() / "workload" / "sdxl_base", policy=policy)
     found = []
-    for arch in map(load_arch, FULL_ARCHS):
-        entries = tuple(
-            EntryCycles(
-                entry=e.entry,
-                cycles=e.cycles,
-                macs=e.macs,
-                executed=e.executed,
-                dram_bytes=e.bytes,
-                runs=steps if e.entry in EACH_STEP else 1,
-            )
-            for e in workload.estimate(arch)
-        )
-        cycles = Cycles(
-            format="dpu.cycles/1",
-            arch=arch.name,
-            arch_sha256=digest(arch),
-            clock_hz=arch.clock_hz,
-            provenance="assumed",
-            source=f"the compiler's estimate at {policy.name}",
-            task=Task(model="sdxl-base-1.0", resolution=1024, steps=steps, guidance=True, scheduler="euler"),
-            error=error(arch.name),
-            entries=entries,
-        )
+    archs = [load_arch(name) for name in FULL_ARCHS]
+    for arch, cycles in zip(archs, estimate(archs, steps, policy=policy), strict=True):
         gpus = [accelerator(n) for n in shipped("gpu")]
         card = card_for(arch.name)
         made = compare(scenario(SCENARIO), arch, cycles, gpus, silicon("silicon"), card=card).dpu

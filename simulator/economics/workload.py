@@ -11,6 +11,7 @@ Of a workload file (`dpubench profile`) only this is read:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -21,13 +22,15 @@ from ...errors import DpuError
 from ...evidence import Provenance, Quantity
 from ...ir.arch import Arch
 from .inputs import Accelerator, Task
-from .schema import Config, Factor, load, place, read_json
+from .schema import Config, Factor, Stated, load, place, read_json
 
 WORKLOAD, CYCLES = "dpu.workload/1", "dpu.cycles/1"
 _PROFILE = "write it again: dpubench profile --resolution 1024 --steps 20 --output results/sdxl.json"
 
 
 Count = Annotated[int, Field(ge=0, le=10**18)]
+EACH_STEP = ("unet", "time")
+"""Entry points of SDXL's programs that run at every step; the others run once an image."""
 
 
 class WorkPart(BaseModel):
@@ -96,6 +99,36 @@ class Cycles(Config):
     def sums(self, field: Literal["cycles", "macs", "executed", "dram_bytes"]) -> int:
         """Of one image."""
         return sum(getattr(e, field) * e.runs for e in self.entries)
+
+
+def runs_of(entry: str, steps: int) -> int:
+    """How often an image of `steps` steps runs this entry point of SDXL."""
+    return steps if entry in EACH_STEP else 1
+
+
+def sdxl_cycles(
+    arch: Arch,
+    steps: int,
+    entries: Iterable[EntryCycles],
+    error: Stated,
+    source: str,
+    *,
+    provenance: Literal["assumed", "simulated"] = "assumed",
+    arch_sha256: str = "",
+    resolution: int = 1024,
+) -> Cycles:
+    """What a guided image of SDXL base takes on `arch`; without `arch_sha256` no file may be compared with it."""
+    return Cycles(
+        format="dpu.cycles/1",
+        arch=arch.name,
+        arch_sha256=arch_sha256,
+        clock_hz=arch.clock_hz,
+        provenance=provenance,
+        source=source,
+        task=Task(model="sdxl-base-1.0", resolution=resolution, steps=steps, guidance=True, scheduler="euler"),
+        error=error,
+        entries=tuple(entries),
+    )
 
 
 @dataclass(frozen=True)
