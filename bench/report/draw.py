@@ -100,6 +100,15 @@ def note(text: str, x: float, y: float, **more: Any) -> dict[str, Any]:
     return look | {"bgcolor": "rgba(255,255,255,0.8)"} | more
 
 
+def hatched(colour: str, pattern: str, size: int = 7, edge: float = 0.6) -> dict[str, Any]:
+    """The marker of a bar, which has a pattern beside its colour; `edge` is the width of the line around it."""
+    return {
+        "color": colour,
+        "pattern": {"shape": pattern, "fgcolor": INK, "fillmode": "overlay", "size": size, "solidity": 0.2},
+        "line": {"width": edge, "color": INK},
+    }
+
+
 _PLACES = (
     "top center",
     "bottom center",

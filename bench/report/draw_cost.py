@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 from math import log10
+from typing import TypeVar
 
 from ...simulator.economics.compare import Comparison
 from ...simulator.economics.cost import Cost
@@ -23,37 +24,32 @@ from .draw import (
     Trace,
     axis,
     figure,
+    hatched,
     log_axis,
     places,
 )
-from .frontier import Frontier, Made
+from .frontier import Frontier, Made, platforms
 from .marks import LETTERS, digits, money
-from .missing import Missing
 from .words import PARTS
 
 _COLOURS = dict(zip(PARTS, (ORANGE, BLUE, SKY, YELLOW, GREY, PINK, GREEN, RED), strict=True))
 _LARGEST = 4.0
 """Times the median beyond which a bar would squeeze the others; it is in the table."""
+T = TypeVar("T")
 
 
 def costs(comparisons: Sequence[Comparison]) -> tuple[list[Cost], list[Cost]]:
     """Platforms that are drawn, cheapest first, and those that cost so much that they are not."""
-    known: dict[str, Cost] = {}
-    for c in comparisons:
-        for one in (c.dpu, *c.gpus):
-            known.setdefault(one.platform.name, one)
-    ordered = sorted(known.values(), key=lambda c: c.image.value)
+    ordered = sorted(platforms(comparisons).values(), key=lambda c: c.image.value)
     values = [c.image.value for c in ordered]
-    near = _near(values, values)
-    return [c for c, n in zip(ordered, near, strict=True) if n], [
-        c for c, n in zip(ordered, near, strict=True) if not n
-    ]
+    return _split(ordered, values, values)
 
 
-def _near(values: Sequence[float], all_of: Sequence[float]) -> list[bool]:
-    """Which values are not beyond `_LARGEST` times the median of all."""
-    middle = sorted(all_of)[len(all_of) // 2]
-    return [v <= _LARGEST * middle for v in values]
+def _split(found: Sequence[T], values: Sequence[float], usual: Sequence[float]) -> tuple[list[T], list[T]]:
+    """Those whose values are not beyond `_LARGEST` times the median of `usual`, and the others."""
+    most = _LARGEST * sorted(usual)[len(usual) // 2]
+    pairs = list(zip(found, values, strict=True))
+    return [x for x, v in pairs if v <= most], [x for x, v in pairs if v > most]
 
 
 def breakdown(drawn: Sequence[Cost]) -> Figure:
@@ -72,11 +68,7 @@ def breakdown(drawn: Sequence[Cost]) -> Figure:
                 "x": values,
                 "name": words,
                 "hovertemplate": f"%{{y}}<br>{words}: $%{{x:.3g}}<extra></extra>",
-                "marker": {
-                    "color": _COLOURS[part],
-                    "pattern": {"shape": pattern, "fgcolor": INK, "fillmode": "overlay", "size": 7, "solidity": 0.2},
-                    "line": {"width": 0.6, "color": INK},
-                },
+                "marker": hatched(_COLOURS[part], pattern),
             }
         )
     wholes = [1000 * c.image.value for c in drawn]
@@ -116,10 +108,7 @@ _KINDS = (
 
 def shown(f: Frontier) -> tuple[list[Made], list[Made]]:
     """What the frontier's figure draws, and what is so dear that the others would lie on each other."""
-    variants = () if isinstance(f.variants, Missing) else f.variants
-    near = _near([m.usd for m in (*f.made, *variants)], [m.usd for m in f.made])
-    pairs = list(zip((*f.made, *variants), near, strict=True))
-    return [m for m, n in pairs if n], [m for m, n in pairs if not n]
+    return _split(f.everything, [m.usd for m in f.everything], [m.usd for m in f.made])
 
 
 def speed_and_cost(f: Frontier) -> Figure:

@@ -10,7 +10,23 @@ from typing import Any
 import numpy as np
 
 from ...simulator.economics.sampling import Bar, Surface
-from .draw import BLUE, INK, LIGHT, ORANGE, RED, Figure, Trace, axis, axis_of_logs, figure, line, log_axis, note, short
+from .draw import (
+    BLUE,
+    INK,
+    LIGHT,
+    ORANGE,
+    RED,
+    Figure,
+    Trace,
+    axis,
+    axis_of_logs,
+    figure,
+    hatched,
+    line,
+    log_axis,
+    note,
+    short,
+)
 from .marks import digits
 from .spread import Draws
 from .words import of_number, wrapped
@@ -40,11 +56,7 @@ def tornado(bars: Sequence[Bar], now: float, units: Mapping[str, str], goal: flo
                 "name": label,
                 "hovertext": [f"{n}<br>advantage {digits(v)}x" for n, v in zip(names, reached, strict=True)],
                 "hovertemplate": "%{hovertext}<extra></extra>",
-                "marker": {
-                    "color": colour,
-                    "pattern": {"shape": pattern, "fgcolor": INK, "fillmode": "overlay", "size": 7, "solidity": 0.2},
-                    "line": {"width": 0.6, "color": INK},
-                },
+                "marker": hatched(colour, pattern),
             }
         )
     shapes, notes = _lines([v for v in (1.0, goal) if low < v < high])

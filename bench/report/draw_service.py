@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from .draw import BLUE, GREEN, INK, ORANGE, PATTERNS, Figure, Trace, axis, figure
+from .draw import BLUE, GREEN, ORANGE, PATTERNS, Figure, Trace, axis, figure, hatched
 from .marks import money, percent
 from .service import Served
 from .words import wrapped
@@ -36,11 +36,7 @@ def served(found: Sequence[Served]) -> Figure:
                 "textfont": {"size": 11},
                 "cliponaxis": False,
                 "hovertemplate": f"{platform}, %{{x}}<br>$%{{y:.3g}} a thousand<extra></extra>",
-                "marker": {
-                    "color": colour,
-                    "pattern": {"shape": pattern, "fgcolor": INK, "fillmode": "overlay", "size": 7, "solidity": 0.2},
-                    "line": {"width": 0.6, "color": INK},
-                },
+                "marker": hatched(colour, pattern),
             }
         )
     highest = max((v for t in traces for v in t["y"] if v is not None), default=1.0)

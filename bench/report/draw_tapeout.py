@@ -20,6 +20,7 @@ from .draw import (
     Trace,
     axis,
     figure,
+    hatched,
     line,
     note,
 )
@@ -89,17 +90,7 @@ def cash(t: Tapeout) -> Figure:
                     "y": values,
                     "name": kind,
                     "hovertemplate": f"month %{{x}}, {kind}: $%{{y:.3g}} million<extra></extra>",
-                    "marker": {
-                        "color": _COLOURS[kind],
-                        "pattern": {
-                            "shape": pattern,
-                            "fgcolor": INK,
-                            "fillmode": "overlay",
-                            "size": 6,
-                            "solidity": 0.2,
-                        },
-                        "line": {"width": 0.4, "color": INK},
-                    },
+                    "marker": hatched(_COLOURS[kind], pattern, size=6, edge=0.4),
                 }
             )
     spent = [v / 1e6 for v in accumulate(t.by_month)]
@@ -155,11 +146,7 @@ def die(t: Tapeout) -> Figure:
             "x": [area],
             "name": f"{words} {digits(area)}",
             "hovertemplate": f"{words}: {digits(area)} mm2<extra></extra>",
-            "marker": {
-                "color": colour,
-                "pattern": {"shape": pattern, "fgcolor": INK, "fillmode": "overlay", "size": 7, "solidity": 0.2},
-                "line": {"width": 0.6, "color": INK},
-            },
+            "marker": hatched(colour, pattern),
         }
         for words, area, colour, pattern in blocks
     ]

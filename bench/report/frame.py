@@ -181,11 +181,15 @@ def table(
     return f'<div class="wide{short}"><table{" class=stack" if stack else ""}>{body}</table></div>'
 
 
+def letter(m: Missing) -> str:
+    """Behind the reason of what is missing, if it has numbers."""
+    return "" if m.provenance is None else f" {mark(m.provenance)}"
+
+
 def gap(m: Missing) -> str:
     """The sentence in place of what is missing."""
-    why, command = escape(m.why[:1].upper() + m.why[1:]), escape(m.command)
-    letter = "" if m.provenance is None else f" {mark(m.provenance)}"
-    return f'<p class="gap"><b>Missing: {escape(m.what)}.</b> {why}{letter}. What makes it: <code>{command}</code></p>'
+    why, command = escape(m.why[:1].upper() + m.why[1:]) + letter(m), escape(m.command)
+    return f'<p class="gap"><b>Missing: {escape(m.what)}.</b> {why}. What makes it: <code>{command}</code></p>'
 
 
 def page(title: str, body: str, figures: Mapping[str, Figure]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,26 +43,33 @@ class Frontier:
     variants: tuple[Made, ...] | Missing
 
     @property
+    def everything(self) -> tuple[Made, ...]:
+        """Platforms, and variants where there are any."""
+        return self.made if isinstance(self.variants, Missing) else (*self.made, *self.variants)
+
+    @property
     def front(self) -> tuple[Made, ...]:
         """Those that no other beats in cost without being slower; variants count, fastest first."""
-        known = [*self.made, *(() if isinstance(self.variants, Missing) else self.variants)]
         found: list[Made] = []
-        for m in sorted(known, key=lambda m: (m.seconds, m.usd)):
+        for m in sorted(self.everything, key=lambda m: (m.seconds, m.usd)):
             if not found or m.usd < found[-1].usd:
                 found.append(m)
         return tuple(found)
 
 
-def frontier(comparisons: Iterable[Comparison], dpu_quality: bool | None, folder: Path, base: str) -> Frontier:
-    """Of comparisons in one scenario; `base` is the chip whose variants are looked for in `folder`, or empty."""
-    costs: dict[str, Cost] = {}
-    scenario, titles = "", {}
+def platforms(comparisons: Iterable[Comparison]) -> dict[str, Cost]:
+    """The cost of each platform once, by name."""
+    found: dict[str, Cost] = {}
     for c in comparisons:
-        scenario = c.scenario.name
         for one in (c.dpu, *c.gpus):
-            costs.setdefault(one.platform.name, one)
-        titles[c.dpu.platform.name] = dpu_quality
-    made = tuple(_made(one, titles.get(name)) for name, one in costs.items())
+            found.setdefault(one.platform.name, one)
+    return found
+
+
+def frontier(comparisons: Sequence[Comparison], dpu_quality: bool | None, folder: Path, base: str) -> Frontier:
+    """Of comparisons in one scenario; `base` is the chip whose variants are looked for in `folder`, or empty."""
+    scenario, dpus = comparisons[0].scenario.name, {c.dpu.platform.name for c in comparisons}
+    made = tuple(_made(one, dpu_quality if name in dpus else None) for name, one in platforms(comparisons).items())
     return Frontier(scenario, made, variants(folder / "chips.json", base, scenario) if base else ())
 
 

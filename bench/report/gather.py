@@ -135,9 +135,8 @@ def gather(request: Request, say: Callable[[str], None] = lambda _: None) -> Fin
     }
     tables = roofs.tables(request.results / "sim" / "tables.json")
     quality = next((q.status for q in detail.conditions if q.name == "quality"), "missing")
-    there = [x.comparison for x in decision.cases if x.scenario == detail.scenario and x.comparison is not None]
     front = frontier(
-        there,
+        compared(decision, detail.scenario),
         {"met": True, "failed": False}.get(quality),
         request.results / "economics",
         detail.arch if c.dpu.platform.nre is not None else "",
@@ -183,6 +182,11 @@ def _decide(request: Request, say: Callable[[str], None]) -> gate.Decision:
         cycles=request.cycles,
     )
     return gate.run(asked, say)
+
+
+def compared(decision: gate.Decision, scenario_name: str) -> list[Comparison]:
+    """Of the DPUs that have a cost in a scenario."""
+    return [c.comparison for c in decision.cases if c.scenario == scenario_name and c.comparison is not None]
 
 
 def choose(decision: gate.Decision, scenario_name: str = "") -> gate.Case:

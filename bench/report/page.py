@@ -7,10 +7,9 @@ from pathlib import Path
 
 from ...files import atomic_write
 from . import say_doubt, say_evidence, say_tapeout, say_verdict
-from .frame import Book, page, table
+from .frame import Book, letter, page, table
 from .gather import Findings
-from .marks import legend, mark, short_commit
-from .missing import Missing
+from .marks import legend, short_commit
 
 _NOT_MODELLED = (
     "loading of a model before its first request, and devices that are switched off",
@@ -64,12 +63,8 @@ def _new_page(name: str) -> str:
     return ' class="page"' if name == "tape-out" else ""
 
 
-def _letter(m: Missing) -> str:
-    return "" if m.provenance is None else f" {mark(m.provenance)}"
-
-
 def _missing(f: Findings) -> str:
-    rows = [[escape(m.what), escape(m.why) + _letter(m), f"<code>{escape(m.command)}</code>"] for m in f.missing]
+    rows = [[escape(m.what), escape(m.why) + letter(m), f"<code>{escape(m.command)}</code>"] for m in f.missing]
     absent = table([("missing", True), ("what is said about it", True), ("what makes it", True)], rows, stack=True)
     left = "".join(f"<li>{escape(x)}</li>" for x in _NOT_MODELLED)
     return f"{absent if rows else '<p>No evidence is missing.</p>'}<h3>Not modelled</h3><ul>{left}</ul>"

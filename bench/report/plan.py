@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator
 
 from ...errors import DpuError
+from ...evidence import Quantity, total
 from ...simulator.economics.inputs import find
 from ...simulator.economics.schema import Bounds, Config, Factor, Price, Share, Stated, load
 
@@ -55,6 +56,11 @@ class NodePlan(Config):
     package_tooling: Price
     licences: tuple[Licence, ...]
 
+    @property
+    def all_licences(self) -> Quantity:
+        """Their prices together."""
+        return total(x.price.quantity(f"licence.{x.name}") for x in self.licences)
+
 
 class Plan(Config):
     """The whole file."""
@@ -75,7 +81,7 @@ def plan(name_or_path: str = "plan") -> Plan:
     """A plan, by name or path.
 
     Raises:
-        DpuError: no such file, a field is wrong, or the order of the phases is none.
+        DpuError: no such file, a field is wrong, the order of the phases is none, or the gate is not that of one phase.
     """
     path = find("tapeout", name_or_path)
     found = load(path, Plan, PLAN)
@@ -84,7 +90,7 @@ def plan(name_or_path: str = "plan") -> Plan:
 
 
 def _check(where: str, found: Plan) -> None:
-    """Each phase once, after phases that come before it; nothing paid twice."""
+    """Each phase once, after phases that come before it; nothing paid twice; one gate; licences at every node."""
     seen: list[str] = []
     paid: list[str] = []
     for i, p in enumerate(found.phases):
@@ -102,13 +108,21 @@ def _check(where: str, found: Plan) -> None:
         seen.append(p.name)
     if not found.phases:
         raise DpuError(where, "field 'phases': value is empty, allowed: one or more phases", code="E520")
+    gates = [p.name for p in found.phases if p.gate]
+    if len(gates) != 1:
+        what = f"field 'phases': `gate` is true of {', '.join(gates) or 'none'}, allowed: of one phase"
+        raise DpuError(where, what, hint="docs/economics.md describes every field", code="E520")
+    for node, here in found.nodes.items():
+        if not here.licences:
+            what = f"field 'nodes.{node}.licences': value is empty, allowed: one or more licences"
+            raise DpuError(where, what, hint="docs/economics.md describes every field", code="E520")
 
 
 def node_plan(found: Plan, node: str, where: str) -> NodePlan:
     """What a plan says of a node.
 
     Raises:
-        DpuError: nothing.
+        DpuError: the plan says nothing of it.
     """
     if node not in found.nodes:
         raise DpuError(

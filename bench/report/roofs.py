@@ -21,6 +21,7 @@ from ...ir.arch import load_arch
 from ...measurement import Measurement, read_measurements
 from ...simulator.economics.inputs import accelerator, find
 from ...simulator.economics.schema import Bounds, ByteRate, Config, Stated, load
+from ...simulator.economics.workload import WorkPart
 from ..gpu_roofline import GpuRoofline
 from ..image_tables import ArchTable
 from ..image_tables import read as read_tables
@@ -76,7 +77,6 @@ class Roofline:
     title: str
     roofs: tuple[Roof, ...]
     series: Mapping[str, tuple[Point, ...]]
-    note: str = ""
 
     @property
     def points(self) -> tuple[Point, ...]:
@@ -91,12 +91,7 @@ class _Class(BaseModel):
     bytes: int
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-    name: str
-    macs: int
-    runs: int
+class _Part(WorkPart):
     weight_bytes: int
     classes: dict[str, _Class]
 
@@ -156,11 +151,9 @@ def gpu(file: Path, workload: Path) -> Roofline | Missing:
     if published := _published(base, counted):
         series["MLPerf's best, whole images"] = (published,)
     roofs = [
-        Roof(f"{kind} peak", s.quantity("").to("MAC/s").value, False, Provenance[s.provenance.upper()], s.source)
-        for kind, s in known.rates.items()
+        *(_roof(f"{kind} peak", s, "MAC/s", slanted=False) for kind, s in known.rates.items()),
+        _roof("memory", known.memory, "byte/s", slanted=True),
     ]
-    m = known.memory
-    roofs.append(Roof("memory", m.quantity("").to("byte/s").value, True, Provenance[m.provenance.upper()], m.source))
     layers = file.parent / "roofline.json"
     if layers.is_file():
         with refusing(str(layers), "is no roofline of dpubench gpu", hint="dpubench gpu --merge FILE", code="E520"):
@@ -168,6 +161,11 @@ def gpu(file: Path, workload: Path) -> Roofline | Missing:
         source = f"{layers.name}: dpubench gpu, layer by layer, eager"
         series[LAYERS] = tuple(Point(p.name, p.x, p.y, Provenance.MEASURED, source) for p in measured.points)
     return Roofline(base, next(iter(records.values())).device.name, tuple(roofs), series)
+
+
+def _roof(name: str, stated: Stated, unit: str, slanted: bool) -> Roof:
+    q = stated.quantity("").to(unit)
+    return Roof(name, q.value, slanted, q.provenance, stated.source)
 
 
 def _of_engine(records: Mapping[str, Measurement], engine: str, counted: _Counts) -> tuple[Point, ...]:
@@ -202,8 +200,8 @@ def _published(name: str, counted: _Counts) -> Point | None:
         return None
     macs = sum(p.macs * p.runs for p in counted.parts)
     moved = sum(p.macs * p.runs / p.intensity(2 if p.name == "unet" else 1) for p in counted.parts)
-    rate = stated.quantity("").to("image/s").value * macs
-    return Point("whole image, FP8", macs / moved, rate, Provenance[stated.provenance.upper()], stated.source)
+    rate = stated.quantity("").to("image/s")
+    return Point("whole image, FP8", macs / moved, rate.value * macs, rate.provenance, stated.source)
 
 
 def tables(path: Path) -> dict[str, ArchTable] | Missing:

@@ -13,7 +13,6 @@ from .draw_service import served
 from .frame import Book, table
 from .gather import Findings
 from .marks import digits, mark, marked, money, percent, shown, times
-from .service import Served
 
 _BARS = 10
 
@@ -135,7 +134,7 @@ def service(f: Findings, book: Book) -> str:
     what = "".join(
         f"<li>{escape(s.traffic.title)}:"
         f" {marked(f'{digits(s.queue.rate, 2)} requests a second', Provenance.ASSUMED)}, 99 of 100 to be served"
-        f" within {marked(f'{s.queue.objective:g} s', _objective(s))}</li>"
+        f" within {marked(f'{s.queue.objective:g} s', s.traffic.objective.quantity('').provenance)}</li>"
         for s in f.service
     )
     return (
@@ -144,10 +143,6 @@ def service(f: Findings, book: Book) -> str:
         " costs on them; prices of"
         f" {escape(f.comparison.scenario.title)}.</p><ul>{what}</ul>{figure}{table(head, rows)}"
     )
-
-
-def _objective(s: Served) -> Provenance:
-    return Provenance[s.traffic.objective.provenance.upper()]
 
 
 def _row(traffic: str, r: Row) -> list[str]:

@@ -12,7 +12,7 @@ from .draw_cost import shown as drawn_of
 from .draw_roofs import limits, rooflines
 from .frame import Book, gap, table
 from .frontier import Made
-from .gather import COMMANDS, Findings
+from .gather import COMMANDS, Findings, compared
 from .marks import digits, mark, marked, money, percent, priced, short_commit, shown, times
 from .missing import Missing
 from .roofs import BYTES, Roofline
@@ -54,7 +54,7 @@ def _marks(f: Findings, x: Condition) -> str:
     c = f.comparison
     known = {
         "cost": c.dpu.image.provenance,
-        "realistic utilisation": Provenance[c.scenario.utilisation.provenance.upper()],
+        "realistic utilisation": c.scenario.utilisation.quantity("").provenance,
         "quality": Provenance.PUBLISHED,
     }
     if x.name in known:
@@ -188,7 +188,7 @@ def _waits(f: Findings) -> str:
 
 def cost(f: Findings, book: Book) -> str:
     """What an image is paid for, platform by platform, in the details' scenario."""
-    there = [c.comparison for c in f.decision.cases if c.scenario == f.detail.scenario and c.comparison is not None]
+    there = compared(f.decision, f.detail.scenario)
     drawn, off = costs(there)
     u = f.comparison.scenario.utilisation
     said = (

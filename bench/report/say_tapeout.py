@@ -96,8 +96,7 @@ def _chip(f: Findings, t: Tapeout) -> str:
 
 def _licences(t: Tapeout) -> str:
     rows = [[escape(x.title), _range(x.price.quantity(x.name), x.price.ends)] for x in t.node_plan.licences]
-    whole = next(q for task in t.tasks for k, q in task.payments.items() if k == "licences")
-    rows.append(["all licences", priced(whole)])
+    rows.append(["all licences", priced(t.node_plan.all_licences)])
     said = (
         "<h3>IP to license</h3><p>The tile, its instruction set and its compiler are this project's (Apache-2.0).</p>"
     )

@@ -6,10 +6,10 @@ silicon.json). Nothing makes the two agree: the page shows both, and what the ad
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -20,14 +20,7 @@ from ...simulator.economics.sampling import Bar, tornado
 from .plan import NodePlan, Payment, Phase, Plan, node_plan
 
 Kind = Literal["engineers", "design tools", "IP licences", "MPW shuttle", "mask set, wafers", "package, tests"]
-KINDS: tuple[Kind, ...] = (
-    "engineers",
-    "design tools",
-    "IP licences",
-    "MPW shuttle",
-    "mask set, wafers",
-    "package, tests",
-)
+KINDS: tuple[Kind, ...] = get_args(Kind)
 _KIND_OF: dict[Payment, Kind] = {
     "licences": "IP licences",
     "mpw": "MPW shuttle",
@@ -110,9 +103,8 @@ def make(c: Comparison, silicon: Silicon, found: Plan, where: str) -> Tapeout:
     wafers = (found.lot.quantity("lot") * node.wafer.quantity("wafer")).to("USD").called("lot", "wafers x price")
     tasks = _tasks(found, here, masks, wafers)
     by_kind = _cash(tasks)
-    spent = [*(t.labour for t in tasks), *(t.tools for t in tasks if t.tools), *_paid(tasks)]
-    whole = total(spent).called("plan", "engineers + tools + licences + MPW + masks + wafers + package + tests")
-    gate = next((t for t in tasks if t.phase.gate), tasks[0])
+    whole = _spent(tasks).called("plan", "engineers + tools + licences + MPW + masks + wafers + package + tests")
+    gate = next(t for t in tasks if t.phase.gate)
     nre, volume = c.dpu.platform.nre, c.dpu.platform.volume
     assert nre is not None and volume is not None
     best = next(v for v in c.versus if v.gpu == c.cheapest.platform.name)
@@ -154,7 +146,7 @@ def _production(c: Comparison) -> Quantity:
 
 def _tasks(found: Plan, here: NodePlan, masks: Quantity, lot: Quantity) -> tuple[Task, ...]:
     prices: dict[Payment, Quantity] = {
-        "licences": total(x.price.quantity(f"licence.{x.name}") for x in here.licences),
+        "licences": here.all_licences,
         "mpw": here.mpw.quantity("mpw"),
         "package": here.package_tooling.quantity("package_tooling"),
         "masks": masks,
@@ -179,8 +171,10 @@ def _tasks(found: Plan, here: NodePlan, masks: Quantity, lot: Quantity) -> tuple
     return tuple(tasks)
 
 
-def _paid(tasks: tuple[Task, ...]) -> list[Quantity]:
-    return [q for t in tasks for q in t.payments.values()]
+def _spent(tasks: Sequence[Task]) -> Quantity:
+    """What phases cost: people, tools, payments."""
+    tools = [t.tools for t in tasks if t.tools is not None]
+    return total([*(t.labour for t in tasks), *tools, *(q for t in tasks for q in t.payments.values())])
 
 
 def _cash(tasks: tuple[Task, ...]) -> dict[Kind, tuple[float, ...]]:
@@ -200,5 +194,4 @@ def _cash(tasks: tuple[Task, ...]) -> dict[Kind, tuple[float, ...]]:
 def _until(tasks: tuple[Task, ...], gate: Task) -> Quantity:
     """What phases that began before the gate's end have cost by then; those that go on are counted whole."""
     begun = [t for t in tasks if t.start < gate.end - 1e-9]
-    spent = [*(t.labour for t in begun), *(t.tools for t in begun if t.tools), *_paid(tuple(begun))]
-    return total(spent).called("before_gate", "phases that begin before the gate")
+    return _spent(begun).called("before_gate", "phases that begin before the gate")

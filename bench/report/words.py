@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from textwrap import wrap
 
 PARTS = {
     "rent": "rent",
@@ -70,10 +71,4 @@ def of_number(name: str) -> str:
 
 def wrapped(text: str, width: int = 22) -> str:
     """Text with `<br>` between words where a line would be longer than `width`."""
-    lines = [""]
-    for word in text.split():
-        if lines[-1] and len(lines[-1]) + 1 + len(word) > width:
-            lines.append(word)
-        else:
-            lines[-1] = f"{lines[-1]} {word}".strip()
-    return "<br>".join(lines)
+    return "<br>".join(wrap(text, width, break_long_words=False, break_on_hyphens=False))

@@ -14,9 +14,9 @@ from dpu.bench.cli import dpubench
 from dpu.bench.cli.report import _command, report
 from dpu.simulator.economics.inputs import folder
 
+from tests.bench.report_findings import ROOT
 from tests.economics.shared import edited
 
-ROOT = Path(__file__).parents[2]
 Run = Callable[..., tuple[int, str, str]]
 
 

@@ -12,7 +12,7 @@ from dpu.bench.report import roofs
 from dpu.bench.report.draw import figure, log_axis, places, ticks
 from dpu.bench.report.frontier import Frontier, Made, frontier, variants
 from dpu.bench.report.gather import choose, gather
-from dpu.bench.report.marks import digits, mark, money, percent, short_commit
+from dpu.bench.report.marks import digits, mark, money, percent, priced, short_commit, shown
 from dpu.bench.report.missing import Missing
 from dpu.bench.report.spread import drawn
 from dpu.bench.report.words import of_number, wrapped
@@ -267,8 +267,6 @@ def test_ticks_are_readable() -> None:
 
 
 def test_quantities_are_marked_by_their_weakest_input() -> None:
-    from dpu.bench.report.marks import priced, shown
-
     q = assumed(1234.5, "W", "a guess")
     assert shown(q).startswith(
         '<span class="number">1,230 W&nbsp;<abbr class="mark assumed" title="assumed: a guess">A<'

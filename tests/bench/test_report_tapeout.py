@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from dpu.bench.report import plan as plans
+from dpu.bench.report.frame import Book
 from dpu.bench.report.plan import Plan, plan
 from dpu.bench.report.roofs import Peak, peak
+from dpu.bench.report.say_tapeout import tapeout
 from dpu.bench.report.tapeout import Tapeout, make, schedule
 from dpu.errors import DpuError
 from dpu.evidence import Provenance
@@ -19,9 +23,8 @@ from dpu.simulator.economics.inputs import folder, shipped, silicon
 from dpu.simulator.economics.schema import Config, Stated
 from pydantic import BaseModel
 
-from tests.economics.shared import compared
-
-ROOT = Path(__file__).parents[2]
+from tests.bench.report_findings import ROOT, findings
+from tests.economics.shared import compared, edited
 
 
 def number(value: float, unit: str, low: float | None = None, high: float | None = None) -> dict[str, Any]:
@@ -150,6 +153,11 @@ def test_a_plan_without_the_node_is_refused() -> None:
             "field 'phases.1.pays': 'mpw' is paid twice",
         ),
         ([], "field 'phases': value is empty, allowed: one or more phases"),
+        ([phase("a", [], 1, 1, [])], "field 'phases': `gate` is true of none, allowed: of one phase"),
+        (
+            [phase("a", [], 1, 1, [], gate=True), phase("b", [], 1, 1, [], gate=True)],
+            "field 'phases': `gate` is true of a, b, allowed: of one phase",
+        ),
         (
             [phase("a", [], 1, 1, []) | {"months": number(3, "USD")}],
             "field 'phases.0.months': unit is 'USD', allowed: 0.25 to 120 month",
@@ -167,6 +175,25 @@ def test_wrong_plans_are_refused(tmp_path: Path, phases: list[Any], said: str) -
     with pytest.raises(DpuError) as e:
         plan(str(file))
     assert e.value.text().startswith(f"error[E520]: {file}: {said}")
+
+
+def test_a_node_without_licences_is_refused(tmp_path: Path) -> None:
+    file = edited("tapeout/plan.json", ("nodes", "7", "licences"), [], tmp_path / "mine.json")
+    with pytest.raises(DpuError) as e:
+        plan(str(file))
+    assert e.value.text() == (
+        f"error[E520]: {file}: field 'nodes.7.licences': value is empty, allowed: one or more licences\n"
+        "  try: docs/economics.md describes every field"
+    )
+
+
+def test_licences_that_no_phase_pays_are_listed_and_not_in_the_cash() -> None:
+    phases = [phase("gate", [], 2, 1, [], gate=True)]
+    t = small(phases=phases)
+    assert sum(t.by_kind["IP licences"]) == 0 and t.node_plan.all_licences.value == 4e6
+    f = findings()
+    said = tapeout(replace(f, tapeout=t), Book())
+    assert re.search(r"all licences</td><td[^>]*><span[^>]*>\$4 million&", said)
 
 
 def test_the_plan_that_ships() -> None:
