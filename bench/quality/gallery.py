@@ -13,7 +13,7 @@ import numpy as np
 
 from ...files import atomic_write
 from ...runtime.sqnr import psnr
-from .pictures import Pixels
+from ..metrics.images import Pixels
 from .results import Quality
 
 AMPLIFIED = 4

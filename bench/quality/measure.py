@@ -5,11 +5,11 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from ...errors import DpuError
 from ...files import atomic_write, sha256
+from ..metrics.report import versions
 from ..train.captions import PROMPTS, evaluation_prompts
 from . import pictures, score, speed, steps
 from .draw import write_frontier
@@ -20,6 +20,7 @@ from .results import Quality, Row, Sqnr, merged, read
 
 REFERENCE = "fp16"
 _SHOWN = 6  # rows of the gallery
+_PACKAGES = ("dpu", "torch", "numpy", "numba", "diffusers", "onnxruntime", "flip-evaluator")
 
 Progress = Callable[[int, int], None]
 Say = Callable[[str], None]
@@ -130,7 +131,7 @@ def measure(request: Request, plan: Plan, command: str, say: Say, progress: Prog
         reference=REFERENCE,
         arithmetic=ARITHMETIC,
         guidance=plan.guidance,
-        versions=_versions(),
+        versions={"python": platform.python_version()} | versions(_PACKAGES),
         programs={label(p): sha256(program_path(work, p)) for p in request.precisions},
         rows=tuple(rows),
         sqnr=tuple(of_steps),
@@ -174,14 +175,4 @@ def _shown(request: Request, keys: dict[str, str], chosen: Sequence[tuple[int, i
             made[pictures.folder_name(precision)] = pictures.read_pictures(path, keys[precision]).found[seed].pixels
         right = {n: bool(score.judged(request.model, p[None], prompt).all()) for n, p in made.items()}
         found.append(Shown(evaluation_prompts()[prompt][1], seed, made, right))
-    return found
-
-
-def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for package in ("dpu", "torch", "numpy", "numba", "diffusers", "onnxruntime", "flip-evaluator"):
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = "not installed"
     return found

@@ -14,7 +14,7 @@ import json
 import platform
 import resource
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from importlib.metadata import version
@@ -24,14 +24,13 @@ from typing import Any, NamedTuple
 from zipfile import BadZipFile
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import DpuError
 from ...files import atomic_write, sha256
+from ..metrics.images import Pixels
 from ..train.captions import evaluation_prompts
 from .plan import FLOATS, Plan, label, program_path
-
-Pixels = npt.NDArray[np.uint8]
+from .workers import each
 
 
 class Made(NamedTuple):
@@ -194,22 +193,10 @@ def run(todo: Sequence[Batch], jobs: int, progress: Callable[[int, int], None] =
         DpuError: what a worker met.
     """
     total, made = sum(len(b.seeds) for b in todo), []
-    for count in _results(todo, min(jobs, len(todo))):
+    for count in each(make_batch, todo, jobs, ordered=False):
         made.append(count)
         progress(sum(made), total)
     return made
-
-
-def _results(todo: Sequence[Batch], jobs: int) -> Iterator[int]:
-    if jobs <= 1:
-        yield from map(make_batch, todo)
-        return
-    from joblib import Parallel, delayed, parallel_config
-
-    # One thread a process: pictures are independent, and many small products share threads badly.
-    with parallel_config(backend="loky", n_jobs=jobs, inner_max_num_threads=1):
-        pool = Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs")
-        yield from pool(delayed(make_batch)(b) for b in todo)
 
 
 def make_batch(batch: Batch) -> int:

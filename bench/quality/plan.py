@@ -33,6 +33,7 @@ ARITHMETIC = {
 GPTQ = "+gptq"
 """After the name of a precision: errors of int4 weights are compensated."""
 CALIBRATION_PROMPTS, CALIBRATION_STEPS, GUIDANCE = 16, 20, 5.0
+SIZE = 128  # pixels, each way: that of train/compose.py, which loads torch
 PARTS = ("unet", "vae", "text_encoder", "text_encoder_2", "tokenizer", "tokenizer_2", "scheduler")
 
 
@@ -89,7 +90,7 @@ def classifier_file(model: Path) -> Path:
     return file
 
 
-def make_plan(model: Path, arch: str, work: Path, size: int = 128) -> Plan:
+def make_plan(model: Path, arch: str, work: Path) -> Plan:
     """The plan of a work folder, written there if it has none.
 
     Raises:
@@ -99,7 +100,7 @@ def make_plan(model: Path, arch: str, work: Path, size: int = 128) -> Plan:
         model_sha256=model_digest(model),
         classifier_sha256=sha256(classifier_file(model)),
         arch=arch,
-        size=size,
+        size=SIZE,
         calibration_prompts=CALIBRATION_PROMPTS,
         calibration_steps=CALIBRATION_STEPS,
         guidance=GUIDANCE,
@@ -165,8 +166,7 @@ def prepare(
     plan: Plan,
     work: Path,
     precisions: Sequence[str],
-    say: Say = lambda _: None,
-    progress: Say | None = None,
+    say: Say,
 ) -> None:
     """Export, calibrate and compile what is not there yet.
 
@@ -192,7 +192,6 @@ def prepare(
             calibration=calibration,
             size=(plan.size, plan.size),
             out=program_path(work, name),
-            progress=progress,
             gptq=gptq,
         )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import isfinite
 from pathlib import Path
 from typing import Literal
 
@@ -12,6 +11,7 @@ from pydantic import Field, ValidationError
 from ...errors import DpuError
 from ..metrics.bootstrap import Estimate
 from ..metrics.report import Number
+from ..metrics.report import number as rounded
 from ..rates import Result
 
 FORMAT: Literal["dpu.quality/1"] = "dpu.quality/1"
@@ -40,10 +40,8 @@ class Value(Result):
 
 
 def number(x: float) -> Number:
-    """A number that JSON can hold."""
-    if isfinite(x):
-        return float(f"{x:.7g}")
-    return "infinite" if x > 0 else "undefined"
+    """With seven digits, as JSON can hold it."""
+    return rounded(x, 7)
 
 
 def _end(x: float | None) -> Number | None:

@@ -6,7 +6,7 @@ Prompts are what is drawn again in every interval (pictures of one prompt are al
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import astuple
 from functools import cache
 from pathlib import Path
@@ -18,18 +18,21 @@ import numpy.typing as npt
 
 from ...errors import DpuError
 from ...files import atomic_write, sha256
-from ...runtime.sqnr import psnr
-from ..metrics.bootstrap import Estimate, estimate, mean
-from ..metrics.kernel import Features, kernel
+from ..metrics import efficientnet_lite0
+from ..metrics.bootstrap import Estimate, mean
+from ..metrics.images import Pixels
+from ..metrics.kernel import Features, paired_kernel_distance
+from ..metrics.report import of_pair
 from ..train.captions import evaluation_prompts
 from ..train.evaluate import score
 from ..train.judge import Classifier, load_judge, look
-from .pictures import Made, Pixels, folder_name, picture_path, read_pictures
+from .pictures import Made, folder_name, picture_path, read_pictures
 from .plan import classifier_file
 from .results import Accuracy, Row, Value, number
+from .workers import each
 
 PAIRED = ("psnr", "ssim", "ms_ssim", "flip", "feature_distance")
-"""Metrics of a picture beside the reference's of the same prompt and seed."""
+"""Metrics of a picture beside the reference's of the same prompt and seed: those of `metrics.report.of_pair`."""
 
 
 Arrays = dict[str, Any]  # numpy arrays of several types, by name
@@ -88,20 +91,10 @@ def score_pairs(
         DpuError: pictures are missing or of something else, or a package of the extra `quality` is.
     """
     found = []
-    for one in _results(todo, min(jobs, len(todo))):
+    for one in each(score_pair, todo, jobs):
         found.append(one)
         progress(len(found), len(todo))
     return found
-
-
-def _results(todo: Sequence[Pair], jobs: int) -> Iterator[Scored]:
-    if jobs <= 1:
-        yield from map(score_pair, todo)
-        return
-    from joblib import Parallel, delayed, parallel_config
-
-    with parallel_config(backend="loky", n_jobs=jobs, inner_max_num_threads=1):
-        yield from Parallel(return_as="generator")(delayed(score_pair)(p) for p in todo)
 
 
 def score_pair(pair: Pair) -> Scored:
@@ -153,13 +146,8 @@ def _kept(path: Path, key: str) -> Arrays | None:
 
 
 def _measured(pair: Pair, a: Pixels, b: Pixels) -> Arrays:
-    from ..metrics import efficientnet_lite0
-    from ..metrics.flip import flip
-    from ..metrics.pixels import ms_ssim, ssim
-
     lite0 = efficientnet_lite0.load()
-    paired = zip(a, b, strict=True)
-    rows = [(psnr(x, y), ssim(x, y), ms_ssim(x, y), flip(x, y), lite0.distance(x, y)) for x, y in paired]
+    rows = [of_pair(x, y, lite0) for x, y in zip(a, b, strict=True)]
     columns = np.array(rows, np.float64).T
     found: Arrays = dict(zip(PAIRED, columns, strict=True))
     return found | {"right": judged(Path(pair.model), b, pair.prompt), "pooled": np.stack([lite0.pooled(y) for y in b])}
@@ -201,31 +189,19 @@ def row_of(precision: str, steps: int, found: Sequence[Scored], reference: Seque
     if reference is None:
         return row
     base = np.stack([s.right for s in reference]).all(2).mean(1)
-    each = {n: np.stack([s.paired[n] for s in found]) for n in PAIRED}
-    quantiles = np.quantile(each["psnr"], [0.05, 0.5, 0.95], method="nearest")
-    beside: dict[str, object] = {n: Value.of(mean(list(v.mean(1)))) for n, v in each.items()}
+    by_metric = {n: np.stack([s.paired[n] for s in found]) for n in PAIRED}
+    quantiles = np.quantile(by_metric["psnr"], [0.05, 0.5, 0.95], method="nearest")
+    beside: dict[str, object] = {n: Value.of(mean(list(v.mean(1)))) for n, v in by_metric.items()}
     beside["accuracy_change"] = Value.of(mean(list(hits.all(2).mean(1) - base)))
     beside["psnr_quantiles"] = tuple(number(round(float(q), 3)) for q in quantiles)
-    beside["equal_images"] = int(np.isinf(each["psnr"]).sum())
+    beside["equal_images"] = int(np.isinf(by_metric["psnr"]).sum())
     beside["kernel_distance"] = Value.of(kernel_distance(reference, found))
     return row.model_copy(update=beside)
 
 
 def kernel_distance(reference: Sequence[Scored], found: Sequence[Scored]) -> Estimate:
-    """`metrics.kernel.paired_kernel_distance` where a prompt has several pictures: h of two prompts is its mean over
-    their pictures, and a prompt is not paired with itself. None (NaN) of a single prompt."""
-    x, y = (np.concatenate([s.pooled for s in side]) for side in (reference, found))
-    n = len(found)
-    if n < 2:
+    """`metrics.kernel.paired_kernel_distance` of prompts with several pictures; none (NaN) of a single prompt."""
+    if len(found) < 2:
         return Estimate(float("nan"))
-    cross = kernel(x, y)
-    every = kernel(x, x) + kernel(y, y) - cross - cross.T
-    h = every.reshape(n, len(x) // n, n, len(x) // n).mean((1, 3))
-    np.fill_diagonal(h, 0)
-
-    def statistic(weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        pairs_of = weights.sum(1) ** 2 - (weights**2).sum(1)
-        with np.errstate(invalid="ignore"):
-            return np.asarray(((weights @ h) * weights).sum(1) / pairs_of, np.float64)
-
-    return estimate(statistic, n)
+    x, y = (np.concatenate([s.pooled for s in side]) for side in (reference, found))
+    return paired_kernel_distance(x, y, each=len(x) // len(found))

@@ -14,6 +14,7 @@ from ..train.captions import evaluation_prompts
 from .pictures import folder_name
 from .plan import Plan, program_path
 from .results import Sqnr
+from .workers import each
 
 
 class Task(NamedTuple):
@@ -38,12 +39,7 @@ def tasks(
 
 def run(todo: Sequence[Task], jobs: int) -> list[tuple[list[float], list[float]]]:
     """(one forward, free-running) SQNR of each task, in order."""
-    if min(jobs, len(todo)) <= 1:
-        return [step_errors(t) for t in todo]
-    from joblib import Parallel, delayed, parallel_config
-
-    with parallel_config(backend="loky", n_jobs=min(jobs, len(todo)), inner_max_num_threads=1):
-        return list(Parallel(batch_size=1)(delayed(step_errors)(t) for t in todo))
+    return list(each(step_errors, todo, jobs))
 
 
 def step_errors(task: Task) -> tuple[list[float], list[float]]:

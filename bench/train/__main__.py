@@ -20,6 +20,7 @@ from ...errors import DpuError
 from ...files import atomic_write
 from . import card, evaluate
 from .captions import evaluation_prompts, split
+from .judge import FILE
 from .loop import Run, Trained, cores, write_json
 from .model import pipeline
 from .stages import Data, Sizes, train_classifier, train_denoiser, train_vae
@@ -94,9 +95,9 @@ def _save(folder: Path, denoiser: Any, vae: Any, classifier: torch.nn.Module) ->
     for part in (denoiser.text_encoder, denoiser.text_encoder_2, denoiser.unet, vae):
         part.to(torch.float16).to(memory_format=torch.contiguous_format)  # as safetensors wants it
     pipeline(denoiser, vae).save_pretrained(folder)
-    (folder / "classifier").mkdir()
+    (folder / FILE).parent.mkdir()
     half = {k: v.to(torch.float16).contiguous() for k, v in classifier.state_dict().items()}
-    save_file(half, folder / "classifier" / "model.safetensors")
+    save_file(half, folder / FILE)
     classifier.load_state_dict({k: v.float() for k, v in half.items()})  # what is reported is of the saved weights
     for file in folder.rglob("*.safetensors"):
         file.chmod(0o644)

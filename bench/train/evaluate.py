@@ -110,7 +110,6 @@ def generate(
     prompts: Sequence[str],
     seeds: int = SEEDS,
     guidance: float = GUIDANCE,
-    steps: int = STEPS,
 ) -> Pictures:
     """Pictures [prompts * seeds, h, w, 3] as bytes, seed by seed within a prompt."""
     kind, device = pipeline.unet.dtype, pipeline.unet.device
@@ -123,7 +122,7 @@ def generate(
         images = pipeline(
             prompt=texts[at : at + _BATCH],
             latents=latents[at : at + _BATCH],
-            num_inference_steps=steps,
+            num_inference_steps=STEPS,
             guidance_scale=guidance,
             output_type="pt",
         ).images

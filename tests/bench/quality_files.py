@@ -5,14 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import torch
+from dpu.bench.metrics.images import Pixels
 from dpu.bench.quality.pictures import Kept, Made, key_of, picture_path
 from dpu.bench.quality.plan import PARTS, Plan, make_plan
 from dpu.bench.train.judge import FILE, Classifier
 from safetensors.torch import save_file
-
-Pixels = npt.NDArray[np.uint8]
 
 
 def model(folder: Path, content: str = "weights") -> Path:
@@ -28,7 +26,7 @@ def model(folder: Path, content: str = "weights") -> Path:
 
 
 def picture(seed: int, side: int = 128) -> Pixels:
-    """Smooth colours with some noise."""
+    """16 squares of random colours."""
     rng = np.random.default_rng(seed)
     coarse = rng.integers(40, 216, (4, 4, 3))
     return np.asarray(np.kron(coarse, np.ones((side // 4, side // 4, 1))), np.uint8)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from math import sqrt
 from pathlib import Path
 
 import numpy as np
 import pytest
-from dpu.bench.metrics.images import read_rgb
+from dpu.bench.metrics.images import Pixels, read_rgb
 from dpu.bench.quality import measure as whole
 from dpu.bench.quality import pictures
 from dpu.bench.quality.pictures import batches, key_of, picture_path, read_pictures, run
 from dpu.bench.quality.plan import captions_of_training, label, make_plan, parse_precision, program_path
+from dpu.bench.quality.workers import each
 from dpu.bench.train.captions import combination_of, evaluation_prompts, split
 from dpu.codegen.driver import compile_folder
 from dpu.errors import DpuError
@@ -28,7 +30,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, int, int]]:
     def open_maker(model: str, work: str, precision: str, device: str, size: int, guidance: float) -> pictures.Maker:
         assert (device, size, guidance) == ("cpu", 128, 5.0)
 
-        def make(prompt: str, steps: int, seed: int) -> tuple[pictures.Pixels, int]:
+        def make(prompt: str, steps: int, seed: int) -> tuple[Pixels, int]:
             if prompt == evaluation_prompts()[2][1]:
                 raise KeyboardInterrupt
             calls.append((precision, prompt, steps, seed))
@@ -66,6 +68,14 @@ def test_a_batch_that_was_cut_goes_on_inside(tmp_path: Path, made: list[tuple[st
     fill(work, plan, "w8a8", 1, 2, 0)  # another process made two meanwhile
     assert pictures.make_batch(todo) == 1
     assert [s for *_, s in made] == [2]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_every_task_is_done_once(jobs: int) -> None:
+    numbers = [1.0, 4.0, 9.0, 16.0, 25.0]
+    assert list(each(sqrt, numbers, jobs)) == [1, 2, 3, 4, 5]
+    assert sorted(each(sqrt, numbers, jobs, ordered=False)) == [1, 2, 3, 4, 5]
+    assert list(each(sqrt, [], jobs)) == []
 
 
 def test_pictures_of_another_program_are_refused(tmp_path: Path) -> None:

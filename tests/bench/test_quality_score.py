@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from dpu.bench.metrics import efficientnet_lite0
 from dpu.bench.metrics.bootstrap import Estimate, mean
+from dpu.bench.metrics.images import Pixels
 from dpu.bench.metrics.kernel import paired_kernel_distance
 from dpu.bench.quality import score, speed
 from dpu.bench.quality.draw import front, frontier_png
 from dpu.bench.quality.gallery import AMPLIFIED, Shown, choose, difference, gallery_html
 from dpu.bench.quality.page import page
-from dpu.bench.quality.pictures import Pixels, key_of
+from dpu.bench.quality.pictures import key_of
 from dpu.bench.quality.results import Accuracy, Cost, Quality, Row, Value, merged, read, verdicts
 from dpu.bench.quality.score import Scored, kernel_distance, pairs, row_of, score_pair, score_pairs
 from dpu.errors import DpuError
