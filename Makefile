@@ -5,6 +5,7 @@ PIP_FLAGS ?=
 WORKERS ?= 2
 OUT := out
 BIN := .venv/bin
+GPU := h200
 STAMP := .venv/.installed
 # No network of models/tiny was trained on this caption (bench/train/captions.py).
 PROMPT := three hearts on the left on a green background
@@ -53,7 +54,8 @@ lint: $(STAMP) lint-rtl
 lint-rtl: $(STAMP)
 	$(BIN)/python -m dpu.rtl.lint
 
-# On a machine with an NVIDIA GPU: measures what results/gpu lacks, then renders its tables. About an hour.
+# On a machine with the NVIDIA GPU of configs/gpu/$(GPU).json: measures what out/gpu lacks, puts it into results/gpu and
+# renders the tables. About an hour.
 gpu-evidence: $(STAMP)
 	$(BIN)/python -m pip install $(PIP_FLAGS) -qq --editable '.[gpu]'
 	# Both packages are called onnxruntime inside: the one without CUDA goes, and its files with it.
@@ -61,7 +63,7 @@ gpu-evidence: $(STAMP)
 	$(BIN)/python -m pip install $(PIP_FLAGS) -qq --force-reinstall --no-deps onnxruntime-gpu
 	mkdir -p $(OUT) results/gpu
 	$(BIN)/dpubench gpu -o $(OUT)/gpu --points all --budget-seconds 5400; \
-	  $(BIN)/dpubench gpu -o $(OUT)/gpu --merge results/gpu/baseline.json
+	  $(BIN)/dpubench gpu -o $(OUT)/gpu --merge results/gpu/$(GPU).json --peer $(GPU)
 
 # On a machine with an NVIDIA GPU: trains the small pipeline of bench/train and evaluates it. 22 minutes; continues.
 train: $(STAMP)

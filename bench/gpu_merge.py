@@ -18,6 +18,7 @@ from .gpu_points import POINTS
 NOT_STATED = "not stated"
 """What a point says of its experiment whose records carry no conditions of one."""
 
+_ORDER = {p.name: i for i, p in enumerate(POINTS)}
 _FILE = re.compile(r"(?P<point>.+?)(\.(?P<repetition>[2-9]|[1-9]\d+))?\.json")
 
 
@@ -56,8 +57,7 @@ def merge(folder: Path, out: Path, largest: int = 400, note: str = "") -> dict[s
     old = {k: m for k, m in before["measurements"].items() if k not in records and k not in replaced}
     points |= {k: p for k, p in before["points"].items() if k not in points}
     records = {k: _short(m, largest) for k, m in records.items()} | old
-    order = {p.name: i for i, p in enumerate(POINTS)}
-    points = dict(sorted(points.items(), key=lambda p: (order[_point(p[0])], p[0])))
+    points = dict(sorted(points.items(), key=lambda p: (_ORDER[_point(p[0])], p[0])))
     for name, point in points.items():
         if said := _experiment(name, point, records):
             point["experiment"] = said
@@ -92,13 +92,12 @@ def repetitions(found: Mapping[str, Measurement], name: str) -> list[Measurement
 
 def _points(folder: Path) -> list[tuple[Path, str]]:
     """Files of points and repetitions in the order of the points, each with what its records' names end in."""
-    order = {p.name: i for i, p in enumerate(POINTS)}
     found = []
     for path in folder.glob("*.json"):
         match = _FILE.fullmatch(path.name)
-        if match and match["point"] in order:
+        if match and match["point"] in _ORDER:
             number = int(match["repetition"] or 1)
-            found.append((order[match["point"]], number, path))
+            found.append((_ORDER[match["point"]], number, path))
     return [(path, f".{number}" if number > 1 else "") for _, number, path in sorted(found)]
 
 
@@ -122,8 +121,7 @@ def _before(out: Path, new: Mapping[str, Measurement]) -> dict[str, Any]:
                 hint="merge into another file",
                 code="E522",
             )
-    known = {p.name for p in POINTS}
-    points = {k: p for k, p in content["points"].items() if _point(k) in known}
+    points = {k: p for k, p in content["points"].items() if _point(k) in _ORDER}
     return {"measurements": records, "points": points, "note": content.get("note", "")}
 
 

@@ -2,12 +2,14 @@
 
 Units (a module with its parameters) are synthesised one by one and kept in the result file with a digest of all that
 they come from: a run that was stopped goes on, and one after a change does what changed only. From units come engines,
-from engines tiles, from tiles what fits into a die region.
+from engines tiles, from tiles what fits into a die region; what has not all of its units for the RTL as it is, is left
+out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -75,6 +77,12 @@ class ShapeRow(_Model):
     def sram_bits(self) -> int:
         return sum(m.words * m.bits * m.count for m in self.macros)
 
+    @property
+    def flows(self) -> tuple[Flow, ...]:
+        """Those it was sized with."""
+        tile = self.tile()
+        return tuple(f for f, n in zip(FLOWS, (tile.lut, tile.gates), strict=True) if n is not None)
+
     def tile(self) -> EngineRow:
         """The sum over a tile's engines; None where one is missing."""
         rows = [e for e in self.engines if e.engine != tree.HOST]
@@ -136,6 +144,10 @@ def shape_arch(name: str) -> Arch:
     return Arch.model_validate({**arch.model_dump(mode="json"), **given})
 
 
+class NotKept(Exception):
+    """A unit that would have to be synthesised."""
+
+
 class Store:
     """Units by digest: kept ones are taken, others synthesised and written at once."""
 
@@ -158,6 +170,17 @@ class Store:
                 self.kept().save(self.out)
         return self.units[key]
 
+    def find(self, module: str, parameters: Mapping[str, int], flow: Flow) -> Unit:
+        """The unit of a module, if it is there.
+
+        Raises:
+            NotKept: it is not, or only that of another RTL.
+        """
+        unit = self.units.get(digest(module, parameters, flow))
+        if unit is None:
+            raise NotKept
+        return unit
+
     def kept(self) -> SizeResult:
         """The result with all units, old ones too."""
         order = sorted(self.units.values(), key=lambda u: (u.module, u.flow, sorted(u.parameters.items())))
@@ -169,22 +192,40 @@ def measure(
 ) -> SizeResult:
     """Size the shapes; `out` is continued and written after each unit.
 
+    Shapes and flows that are not asked for stay where all units are those of the RTL as it is; `say` names the others.
+
     Raises:
         DpuError: E502, an unknown shape, or `out` is no file of this command; E101, it cannot be read; E428, Yosys is
             missing or fails.
     """
     archs = {n: shape_arch(n) for n in names}
     old = _load(out)
-    result = SizeResult(command=command, yosys=yosys_version(), shapes=old.shapes, units=old.units)
-    store = Store(result, out, say)
-    rows = {s.name: s for s in result.shapes}
+    store = Store(SizeResult(command=command, yosys=yosys_version(), units=old.units), out, say)
+    trees = {n: _kept(shape_arch(n), store) for n in SHAPES}
+    for shape in old.shapes:
+        for flow in shape.flows:
+            if flow not in trees.get(shape.name, {}) and not (shape.name in archs and flow in flows):
+                say(f"{shape.name}, {flow}: left out, not all of its units are of the RTL as it is")
+    store.result = _shown(store.result, trees)
     for name, arch in archs.items():
-        trees = {f: tree.walk(arch, f, store.size, packed=f != "gates") for f in flows}
-        rows[name] = _row(name, arch, trees, rows.get(name))
-        store.result = store.result.model_copy(update={"shapes": tuple(rows[n] for n in SHAPES if n in rows)})
+        trees[name] |= {f: _walk(arch, f, store.size) for f in flows}
+        store.result = _shown(store.result, trees)
         if out is not None:
             store.kept().save(out)
     return store.kept()
+
+
+def _walk(arch: Arch, flow: Flow, size: tree.Size) -> tree.Tree:
+    return tree.walk(arch, flow, size, packed=flow == "fpga")
+
+
+def _kept(arch: Arch, store: Store) -> dict[Flow, tree.Tree]:
+    """The shape by flow, where all units are there."""
+    found: dict[Flow, tree.Tree] = {}
+    for flow in FLOWS:
+        with suppress(NotKept):
+            found[flow] = _walk(arch, flow, store.find)
+    return found
 
 
 def _load(out: Path | None) -> SizeResult:
@@ -204,11 +245,14 @@ def _load(out: Path | None) -> SizeResult:
         ) from e
 
 
-def _row(name: str, arch: Arch, trees: Mapping[Flow, tree.Tree], old: ShapeRow | None) -> ShapeRow:
-    """The shape's row; what a flow that was not asked for gave before stays."""
-    engines: dict[str, dict[str, float]] = (
-        {e.engine: e.model_dump(exclude_none=True) for e in old.engines} if old else {}
-    )
+def _shown(result: SizeResult, trees: Mapping[str, Mapping[Flow, tree.Tree]]) -> SizeResult:
+    """The result with a row for each shape that has a flow."""
+    return result.model_copy(update={"shapes": tuple(_row(n, found) for n, found in trees.items() if found)})
+
+
+def _row(name: str, trees: Mapping[Flow, tree.Tree]) -> ShapeRow:
+    """The shape's row; empty where a flow is missing."""
+    engines: dict[str, dict[str, float]] = {}
     banks: Mapping[str, list[memories.Macro]] = {}
     for flow, found in trees.items():
         banks = found.banks
@@ -217,9 +261,10 @@ def _row(name: str, arch: Arch, trees: Mapping[Flow, tree.Tree], old: ShapeRow |
         else:
             _add_sites(engines, found)
     macros = tuple(MacroRow(words=m.words, bits=m.bits, count=m.number) for ms in banks.values() for m in ms)
-    order = ["host", *[e for e in dict.fromkeys(tree.ENGINES.values()) if e in engines]]
+    order = [tree.HOST, *[e for e in dict.fromkeys(tree.ENGINES.values()) if e in engines]]
     rows = tuple(EngineRow.model_validate({**engines[e], "engine": e}) for e in order)
-    return ShapeRow(name=name, arch=SHAPES[name][0], cols=arch.cols, lanes=arch.lanes, engines=rows, macros=macros)
+    base, cols, lanes = SHAPES[name]
+    return ShapeRow(name=name, arch=base, cols=cols, lanes=lanes, engines=rows, macros=macros)
 
 
 def _add_sites(engines: dict[str, dict[str, float]], found: tree.Tree) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..files import atomic_write
-from ..rtl.size import cells
+from ..rtl.size import cells, tree
 from .rtl_size import SHAPES, EngineRow, ShapeRow, SizeResult
 from .rtl_size_fit import CAPS, fits, laws
 
@@ -62,8 +62,8 @@ def _number(value: float | None) -> str:
 def _engines(shape: ShapeRow) -> str:
     lines = ["| engine | LUT | FF | DSP | RAMB36 | URAM | NAND2 | of these FF | bits in arrays |", "|---" * 9 + "|"]
     tile = shape.tile().model_copy(update={"engine": "**tile**"})
-    host = [e for e in shape.engines if e.engine == "host"]
-    for row in (*(e for e in shape.engines if e.engine != "host"), tile, *host):
+    host = [e for e in shape.engines if e.engine == tree.HOST]
+    for row in (*(e for e in shape.engines if e.engine != tree.HOST), tile, *host):
         lines.append(_line(row))
     return "\n".join(lines)
 

