@@ -28,6 +28,7 @@ from ..ir.signature import argument_names, result_names
 from ..ir.tile_program import TileProgram, uncollected
 from ..ir.tile_text import to_text
 from ..passes.calibration import Calibration, load_calibration
+from ..passes.derived import DERIVED, Derived, Statistics, fetcher
 from ..passes.host_segments import segments
 from ..passes.lower.constants import ConstantPool, Fetch
 from ..passes.lower.program import LoweredEntry, lower_module
@@ -35,9 +36,10 @@ from ..passes.overlap_prologues import overlap
 from ..passes.pipeline import FLOAT_PIPELINE, PassRecord, run_passes, write_summary
 from ..passes.plan_scratchpad import plan
 from ..passes.policy import Choices, Policy, kept_lines, named_policy
-from ..passes.quantise import DERIVED, Derived, Statistics, fetcher, quantise
+from ..passes.quantise import quantise
 from ..passes.stage import Stage
 from .emit import Assembler, Emitted, HostInputs, Lowered
+from .precisions import GRAPHS
 from .verify.verify import verify_program
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -218,7 +220,7 @@ def _join(models: Iterable[Front], arch: Arch, constants: bool = True, say: Say 
     program.host_segments = [_segment(f.part, s) for f in fronts for s in f.segments]
     program.info["segments"] = {f.part: f.segments for f in fronts if f.segments}
     for f in fronts:
-        program.tables[f"quantised_graph/{f.part}"] = np.frombuffer(f.text.encode(), np.uint8)
+        program.tables[f"{GRAPHS}{f.part}"] = np.frombuffer(f.text.encode(), np.uint8)
         for source, array in f.tables.items():
             program.tables[f"embedding/{source}"] = array
     fetchers = {f.part: f.fetch for f in fronts}

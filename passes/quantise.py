@@ -26,13 +26,13 @@ from ..ir.naming import op_names
 from ..ir.signature import argument_names, result_names, set_argument_names, set_result_names
 from . import quantise_layers as layers
 from .calibration import statistic_name
-from .derived import DERIVED, Derived, Folded, Statistics, fetcher
+from .derived import Derived, Statistics, fetcher
 from .policy import Choices, choose_policy
 from .quantise_attention import argument_name, attention
 from .quantise_function import Function, scale_of, tensor
 from .unsupported import check
 
-__all__ = ["DERIVED", "Derived", "Folded", "Quantise", "Statistics", "fetcher", "quantise", "scale_of"]
+__all__ = ["Derived", "Quantise", "Statistics", "fetcher", "quantise", "scale_of"]
 
 
 @dataclass(frozen=True)

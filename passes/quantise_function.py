@@ -16,6 +16,7 @@ from ..ir import graph as g
 from ..ir import qgraph as q
 from ..ir.arch import Arch
 from ..ir.locations import fuse
+from ..ir.numerics import I15_MAX
 from .derived import F32, Derived, Statistics
 from .exponents import exponents
 from .policy import Choices, Precision, follows_model
@@ -32,7 +33,7 @@ def scale_of(amax: npt.ArrayLike, bits: int = 8) -> F32:
     return np.where(a > 0, a / np.float32(LARGEST[bits]), np.float32(1)).astype(np.float32)
 
 
-LARGEST = {8: 127, 15: 16319}
+LARGEST = {8: 127, 15: I15_MAX}
 """The largest quantised value of so many bits."""
 
 INTEGERS_OF: dict[int, Attribute] = {8: i8, 15: i16}

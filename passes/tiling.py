@@ -16,7 +16,6 @@ from ..ir.arch import Arch
 from ..ir.numerics import W4_GROUP
 
 MAX_PARTIAL_ROWS = 1024  # rows of one column-statistics partial
-MAX_TILES_FIELD = 255  # column tiles of one VEC instruction
 
 
 def cdiv(a: int, b: int) -> int:
@@ -101,9 +100,9 @@ def part_index(samples: int, tokens: int, tiles: int) -> list[Unit]:
     return sorted(flat, key=lambda u: (u.b, u.tile, u.lo))
 
 
-def int4_step(arch: Arch) -> int:
-    """Reduction tiles of a group of int4 weights: a LOAD of a part of the reduction begins with a group."""
-    return max(1, W4_GROUP // arch.rows)
+def reduction_step(arch: Arch, bits: int) -> int:
+    """A LOAD of a part of the reduction begins at a multiple of so many tiles: one of int4 weights with a group."""
+    return max(1, W4_GROUP // arch.rows) if bits == 4 else 1
 
 
 def _need(ok: bool, where: str, what: str, arch: Arch) -> None:
@@ -128,9 +127,23 @@ class Blocks:
     chunk: int
 
 
-def _whole(chunk: int, most: int, step: int) -> int:
-    """A chunk of reduction tiles that is all there are, or a multiple of `step`."""
-    return chunk if chunk >= most else max(step, chunk // step * step)
+def _chunk(where: str, what: str, most: int, lines: int, step: int, arch: Arch) -> int:
+    """Reduction tiles of a weight panel that are loaded at once: all, `most`, or a multiple of `step`.
+
+    All are halved until they fit a third of WGT; each takes `lines` words of it.
+
+    Raises:
+        DpuError: the fewest do not fit.
+    """
+    room = arch.words["wgt"] // 3
+    chunk = most
+    while chunk * lines > room:
+        _need(chunk > 1, where, f"a weight panel of {what}", arch)
+        chunk = cdiv(chunk, 2)
+    if chunk < most:
+        chunk = max(step, chunk // step * step)
+    _need(chunk * lines <= room, where, f"an int4 panel of {what}", arch)
+    return chunk
 
 
 def linear_blocks(
@@ -150,12 +163,7 @@ def linear_blocks(
     limit = min(rows, MAX_PARTIAL_ROWS, w["act"] // 3 // (planes * kt), w["vbuf"] // 8 // wide, w["acc"] // 4 // wide)
     _need(sub >= 1 and limit >= 1, where, f"{kt} reduction tiles of {arch.cols} channels", arch)
     limit = min(limit, w["param"] // 32)
-    chunk = kt
-    while chunk * arch.rows * group > w["wgt"] // 3:
-        _need(chunk > 1, where, f"a weight panel of {group} column tiles", arch)
-        chunk = cdiv(chunk, 2)
-    chunk = _whole(chunk, kt, step)
-    _need(chunk * arch.rows * group <= w["wgt"] // 3, where, f"an int4 panel of {group} column tiles", arch)
+    chunk = _chunk(where, f"{group} column tiles", kt, arch.rows * group, step, arch)
     panel = group
     while (
         panel + group <= nt
@@ -198,12 +206,7 @@ def conv_blocks(
         limit = limit - width if limit > width else cdiv(limit, 2)
         limit = max(limit, 1)
     _need(input_words(1) <= w["act"] // 3, where, f"{ct} channel tiles under a {kernel}x{kernel} kernel", arch)
-    chunk = max(cts)
-    while chunk * taps * arch.rows > w["wgt"] // 3:
-        _need(chunk > 1, where, f"a weight panel of {taps} taps", arch)
-        chunk = cdiv(chunk, 2)
-    chunk = _whole(chunk, max(cts), step)
-    _need(chunk * taps * arch.rows <= w["wgt"] // 3, where, f"an int4 panel of {taps} taps", arch)
+    chunk = _chunk(where, f"{taps} taps", max(cts), taps * arch.rows, step, arch)
     panel = 1
     while (
         panel < nt

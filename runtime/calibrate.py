@@ -67,11 +67,9 @@ class Statistics:
         if watched is None:
             return
         given = dict(zip(op.operands, values, strict=True))
-        if isinstance(op, g.LinearOp) and self._grams is not None:
-            first = self._grams.setdefault((op.x, op.x2), op)
+        if isinstance(op, g.LinearOp) and self._grams is not None and self._grams.setdefault((op.x, op.x2), op) is op:
             sources = [given[v] for v in (op.x, op.x2) if v is not None]
-            if first is op:
-                self._gram(f"{stat_key(self._names[op], 'x')}:{GRAM}", sources)
+            self._gram(f"{stat_key(self._names[op], 'x')}:{GRAM}", sources)
         for operand in watched:
             value = getattr(op, operand)
             if value is None:
@@ -93,10 +91,10 @@ class Statistics:
         old = self.tensors.get(name)
         self.tensors[name] = np.array(new if old is None else np.maximum(old, new), np.float32)
 
-    def _gram(self, name: str, sources: Sequence[Tensor]) -> None:
+    def _gram(self, name: str, sources: list[Tensor]) -> None:
         import torch
 
-        x = torch.cat(list(sources), dim=-1).flatten(0, -2).double()
+        x = torch.cat(sources, dim=-1).flatten(0, -2).double()
         old = self.tensors.get(name)
         new = (x.T @ x).cpu().numpy()
         self.tensors[name] = np.array(new if old is None else old + new, np.float32)

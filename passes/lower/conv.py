@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from ...ir.qgraph import QConvOp, weight_bits
 from ...ir.tile_program import Buf, Dram
 from ..int4 import contiguous, pack_int4, quantise_int4, run_bytes
 from ..pack_weights import pack_rows, row_scales, rows_of
-from ..tiling import Blocks, Rect, Unit, conv_blocks, int4_step, part_index, rectangles
+from ..tiling import Blocks, Rect, Unit, conv_blocks, part_index, rectangles, reduction_step
 from ..weights import (
     F32,
     Fixed,
@@ -78,7 +77,7 @@ def plan_conv(op: QConvOp, where: str, arch: Arch) -> ConvPlan:
     widths = [btc(op.x, "x")[2]] + ([btc(op.x2, "x2")[2]] if op.x2 else [])
     cts = tuple(-(-k // arch.cols) for k in widths)
     nt = -(-n // arch.cols)
-    more = (op.planes, int4_step(arch) if weight_bits(op) == 4 else 1)
+    more = (op.planes, reduction_step(arch, weight_bits(op)))
     if op.upsample:
         grid = (op.height.value.data, op.width.value.data)
         blocks = conv_blocks(where, cts, 4, 3, 1, grid[1], nt, arch, *more)
@@ -106,11 +105,11 @@ def source_weights(
         whole, scale = quantised(w.map(lambda a: a.transpose(2, 3, 1, 0).reshape(-1, len(a))))
         shape = (*w.q.shape[2:], w.q.shape[1], len(w.q))
         q = whole.reshape(shape).transpose(3, 2, 0, 1)
-        return [q[:, a:b] for a, b in _cuts(widths)], scale
+        return [q[:, a : a + k] for a, k in contiguous(widths)], scale
     w = w.astype(np.float32)
     if op.upsample:
         w = upsample_phase(w, phase.py, phase.px)
-    pieces = [w[:, a:b] for a, b in _cuts(widths)]
+    pieces = [w[:, a : a + k] for a, k in contiguous(widths)]
     pieces[1:] = [(m * ratio).astype(np.float32) for m in pieces[1:]]
     return pieces, None
 
@@ -140,11 +139,6 @@ def pack_source(
         taps = [(k, width) for k in range(0, m.shape[1], width)]
         found.append(pack_rows(m, scale, taps, arch.rows, arch.cols))
     return found[index][0], scale, np.sum([total for _, total in found], axis=0)
-
-
-def _cuts(widths: list[int]) -> Iterator[tuple[int, int]]:
-    """The channels of each source."""
-    return pairwise([sum(widths[:i]) for i in range(len(widths) + 1)])
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ...ir.arch import Arch
 from ...ir.isa import RED_ACCUMULATE, RED_COLUMNS, Function, Op2, Operand, pack
 from ..int4 import run_bytes
-from ..tiling import Blocks, balanced, cdiv, int4_step, linear_blocks
+from ..tiling import Blocks, balanced, cdiv, linear_blocks, reduction_step
 from .estimate_kernel import LEAD
 from .estimate_shapes import LinearShape, RowwiseShape, SectionShape
 from .estimate_words import (
@@ -89,8 +89,8 @@ def linear_plan(s: LinearShape, where: str, arch: Arch) -> list[Blocks]:
 
     def blocks(p: SectionShape, most: int) -> Blocks:
         group = cdiv(p.n // s.heads, c) if p.kind == "q8_head" and s.heads else p.halves
-        step = int4_step(arch) if p.bits == 4 else 1
-        return linear_blocks(where, kt, p.halves * cdiv(p.n, c), most, group, arch, s.planes, step)
+        nt = p.halves * cdiv(p.n, c)
+        return linear_blocks(where, kt, nt, most, group, arch, s.planes, reduction_step(arch, p.bits))
 
     rows = min(blocks(p, rows).rows for p in s.sections)
     return [blocks(p, rows) for p in s.sections]

@@ -10,7 +10,7 @@ from ...errors import DpuError
 from ...ir.arch import Arch
 from ...ir.isa import RED_ACCUMULATE, RED_COLUMNS, Function, Op2, Operand, pack
 from ..int4 import run_bytes
-from ..tiling import Blocks, Rect, balanced, cdiv, conv_blocks, int4_step, rectangles
+from ..tiling import Blocks, Rect, balanced, cdiv, conv_blocks, rectangles, reduction_step
 from .attention import fitting_key_block
 from .estimate_linear import blocks_of, tile_units, timed
 from .estimate_shapes import AttentionShape, ConvShape
@@ -59,7 +59,7 @@ def conv_plan(s: ConvShape, where: str, arch: Arch) -> tuple[Blocks, tuple[int, 
     c = arch.cols
     cts, nt = tuple(cdiv(k, c) for k in s.widths), cdiv(s.n, c)
     kh, kw = s.kernel
-    more = (s.planes, int4_step(arch) if s.bits == 4 else 1)
+    more = (s.planes, reduction_step(arch, s.bits))
     if s.upsample:
         return conv_blocks(where, cts, 4, 3, 1, s.size[1], nt, arch, *more), s.size
     return conv_blocks(where, cts, kh * kw, max(kh, kw), s.stride, s.out[1], nt, arch, *more), s.out

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Unpack
 
 import numpy as np
@@ -18,7 +17,7 @@ from ...ir.qgraph import QLinearOp, section_bits
 from ...ir.tile_program import Buf, Dram
 from ..int4 import contiguous, inputs_of, pack_int4, quantise_int4, run_bytes
 from ..pack_weights import pack_rows, row_scales, rows_of
-from ..tiling import Blocks, Unit, int4_step, linear_blocks, row_blocks
+from ..tiling import Blocks, Unit, linear_blocks, reduction_step, row_blocks
 from ..weights import F32, Fixed, column_sums, pack_tiles, pad_rows, quantised, shifted_bias
 from .constants import PANEL, Bytes
 from .context import Block, Lowering, all_units, at, exponent, grid, pitch, stat_parts
@@ -63,7 +62,7 @@ def plan_linear(op: QLinearOp, where: str, arch: Arch) -> list[SectionPlan]:
     plans: list[SectionPlan] = []
 
     def cut(n: int, most: int, group: int, bits: int) -> Blocks:
-        return linear_blocks(where, kt, n, most, group, arch, op.planes, int4_step(arch) if bits == 4 else 1)
+        return linear_blocks(where, kt, n, most, group, arch, op.planes, reduction_step(arch, bits))
 
     sections = zip(op.weights, op.kinds.data, op.stats.data, section_bits(op), strict=True)
     for w, kind, stats, bits in sections:
@@ -148,7 +147,7 @@ class LinearLowering:
         p, c = self.plans[index], self.arch.cols
         w = self.low.pool.weight(self.op.weights[index])
         step = c * max(1, PANEL // (self.kt * self.arch.rows * c))
-        bounds = [sum(self.widths[:i]) for i in range(len(self.widths) + 1)]
+        pieces = contiguous(self.widths)
         inputs = inputs_of(self.low.pool.param(self.op.gram)) if p.bits == 4 and self.op.gram is not None else None
         scales, sums = [], []
         for half in range(p.halves):
@@ -156,31 +155,32 @@ class LinearLowering:
                 part = w[:, lo : min(lo + step, (half + 1) * p.n)]
                 if p.bits == 4:
                     part = part.floats() if isinstance(part, Fixed) else part
-                    pieces = contiguous(self.widths)
                     packed = quantise_int4(rows_of(part.T), pieces, inputs)
                     scale, total = packed.scale, packed.integers().sum(axis=1, dtype=np.int64)
                     made = pack_int4(packed, pieces, self.arch.rows, c)
                 elif isinstance(part, Fixed):
                     q, scale = quantised(part)
                     total = column_sums(q)
-                    padded = [pad_rows(q[a:b], self.arch.rows) for a, b in pairwise(bounds)]
+                    padded = [pad_rows(q[a : a + k], self.arch.rows) for a, k in pieces]
                     made = pack_tiles(np.concatenate(padded).astype(np.int8, copy=False), self.arch.rows, c)
                 else:
                     rows = rows_of(part.T)
                     scale = row_scales(rows)
-                    pieces = [(a, b - a) for a, b in pairwise(bounds)]
                     made, total = pack_rows(rows, scale, pieces, self.arch.rows, c)
                 scales.append(scale)
                 sums.append(total)
                 yield made
         self._scales[index], self._sums[index] = np.concatenate(scales), np.concatenate(sums)
 
-    def _column_tile(self, p: SectionPlan, sources: int | None = None) -> int:
-        """Bytes of one column tile of a section's weight, or of its first sources."""
-        tiles = self.source_tiles[:sources]
-        if p.bits == 4:
-            return sum(run_bytes(t, self.arch.rows, self.arch.cols) for t in tiles)
-        return sum(tiles) * self.arch.rows * self.arch.cols
+    def _column_tile(self, p: SectionPlan, tiles: int) -> int:
+        """Bytes of the first reduction tiles of one column tile of a section's weight."""
+        if p.bits != 4:
+            return tiles * self.arch.rows * self.arch.cols
+        size = 0
+        for source in self.source_tiles:
+            size += run_bytes(min(source, tiles), self.arch.rows, self.arch.cols)
+            tiles -= min(source, tiles)
+        return size
 
     def _column_scales(self, index: int) -> F32:
         """The scales of a section's columns; known already when its weight was written."""
@@ -225,7 +225,7 @@ class LinearLowering:
                     out[k, :, : p.n] = row.reshape(p.halves, p.n)
                 return out
 
-            size = p.halves * nt * self._column_tile(p)
+            size = p.halves * nt * self._column_tile(p, self.kt)
             name = f"{self.low.source}.w{i}"
             self.weights.append(pool.raw(name, size, make_weight))
             count = 3 if k_scale is not None else 2
@@ -295,7 +295,7 @@ class LinearLowering:
         known = norm is None and self.supplied is not None
         if known and self.supplied is not None:
             e.load(amax, self.supplied, 4 * rows, offset=at(self.supplied, unit.b, 0, lo))
-            token_scales(e, amax, inv, s, rows, 0, self.planes)
+            token_scales(e, amax, inv, s, rows, planes=self.planes)
         stats = self._supplied_norm(e, unit, lo, rows) if norm is not None else None
         for a in range(0, rows, BATCH * sub):
             z = min(a + BATCH * sub, rows)
@@ -304,7 +304,7 @@ class LinearLowering:
             if not known:
                 for p in batch:
                     self._pass(e, p, None, red=Red(Reduce.ABSMAX, amax, p.lo), **affine[p])
-                token_scales(e, amax, inv, s, z - a, a, self.planes)
+                token_scales(e, amax, inv, s, z - a, a, planes=self.planes)
             for p in batch:
                 factors: Factors = {**affine[p], "r": Row(inv, p.lo)}
                 self._pass(e, p, self._rows_of(act, p), **factors)
@@ -466,19 +466,20 @@ class LinearLowering:
         """A panel's weights of reduction tiles k0 .. k0 + nk - 1 into WGT, [halves][g][nk][r]."""
         c, r, kt, g = self.arch.cols, self.arch.rows, self.kt, panel.tiles
         nt = self.low.tiles_of(p.n)
-        dram, size = self.weights[index], self._column_tile(p)
-        steps = (nk * r, g * nk * r)
-        if p.bits == 4:
-            source = next(i for i in range(len(self.source_tiles)) if k0 < sum(self.source_tiles[: i + 1]))
-            before = self._column_tile(p, source) + run_bytes(k0 - sum(self.source_tiles[:source]), r, c)
-            offset = panel.t0 * size + before
-            inner, strides = run_bytes(nk, r, c), (size, nt * size)
-            e.load(wgt, dram, inner, (g, p.halves), strides, steps, offset=offset, fmt=DmaFormat.INT4)
-        elif nk == kt:
+        dram, size = self.weights[index], self._column_tile(p, kt)
+        if p.bits == 8 and nk == kt:
             e.load(wgt, dram, g * size, (p.halves,), (nt * size,), (g * kt * r,), offset=panel.t0 * size)
-        else:
-            offset = (panel.t0 * kt + k0) * r * c
-            e.load(wgt, dram, nk * r * c, (g, p.halves), (size, nt * size), steps, offset=offset)
+            return
+        e.load(
+            wgt,
+            dram,
+            run_bytes(nk, r, c) if p.bits == 4 else nk * r * c,
+            (g, p.halves),
+            (size, nt * size),
+            (nk * r, g * nk * r),
+            offset=panel.t0 * size + self._column_tile(p, k0),
+            fmt=DmaFormat.INT4 if p.bits == 4 else DmaFormat.RAW,
+        )
 
     def _values(
         self,

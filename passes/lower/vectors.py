@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...ir.isa import Format, Function, Op2
+from ...ir.numerics import I15_MAX
 from ...ir.tile_program import Buf
 from .emitter import Emitter, Row, View
 
@@ -24,7 +25,7 @@ def norm_vectors(e: Emitter, s: Buf, q: Buf, q_at: int, rows: int, count: int, e
     return r, nb
 
 
-TOP = {1: 127, 2: 16319}
+TOP = {1: 127, 2: I15_MAX}
 """The largest integer of a quantised value in one int8 plane, or in two."""
 
 

@@ -32,7 +32,7 @@ from ...ir.qgraph import (
     section_bits,
     weight_bits,
 )
-from ...passes.int4 import contiguous, inputs_of, quantise_int4
+from ...passes.int4 import Inputs, contiguous, inputs_of, quantise_int4
 from ...passes.weights import (
     Fixed,
     column_scales,
@@ -149,11 +149,10 @@ def _conv_weights(w: F32, op: QConvOp, first: int, given: Fixed | None) -> tuple
         taps = w.shape[2] * w.shape[3]
         cuts = contiguous([p.shape[1] for p in parts for _ in range(taps)])
         found = quantise_int4(np.concatenate(flat, axis=1), cuts)
-        at, integers = 0, []
-        for p in parts:
-            mine = found.integers()[:, at : at + taps * p.shape[1]].reshape(n, *p.shape[2:], -1)
+        whole, integers = found.integers(), []
+        for p, (a, k) in zip(parts, contiguous([m.shape[1] for m in flat]), strict=True):
+            mine = whole[:, a : a + k].reshape(n, *p.shape[2:], -1)
             integers.append(np.ascontiguousarray(mine.transpose(1, 2, 3, 0)))
-            at += taps * p.shape[1]
         return integers, found.scale
     scale = column_scales(*(p.transpose(2, 3, 1, 0).reshape(-1, n) for p in parts))
     return [quantise_columns(p.transpose(2, 3, 1, 0), scale) for p in parts], scale
@@ -253,8 +252,9 @@ def _linear(op: QLinearOp, context: Context) -> list[Array]:
     biases, key_scales = iter(op.biases), iter(op.k_scales)
     results: list[Array] = []
     sections = zip(op.weights, op.kinds.data, op.stats.data, op.has_bias.get_values(), section_bits(op), strict=True)
+    inputs = None if op.gram is None else inputs_of(context.param(op.gram))
     for w, kind, stats, has, bits in sections:
-        q, columns = _linear_weight(w, bits, op, context)
+        q, columns = _linear_weight(w, bits, inputs, op, context)
         y = _joined([fn.product(plane, np.asarray(q)) for plane in rows])
         if op.x_scale is not None:
             columns = fn.mul(columns, np.float32(op.x_scale.value.data))
@@ -290,12 +290,11 @@ def _linear(op: QLinearOp, context: Context) -> list[Array]:
     return results
 
 
-def _linear_weight(w: SSAValue, bits: int, op: QLinearOp, context: Context) -> tuple[I8, F32]:
+def _linear_weight(w: SSAValue, bits: int, inputs: Inputs | None, op: QLinearOp, context: Context) -> tuple[I8, F32]:
     """Integers [k, n] and column scales of a section's weight."""
     if bits == 8:
         return quantised(context.fixed(w) or context.param(w))
     widths = [btc(v, "x")[2] for v in (op.x, op.x2) if v is not None]
-    inputs = None if op.gram is None else inputs_of(context.param(op.gram))
     found = quantise_int4(context.param(w).T, contiguous(widths), inputs)
     return found.integers().T, found.scale
 

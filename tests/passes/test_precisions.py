@@ -9,7 +9,6 @@ import pytest
 from dpu.codegen.emit import Emitted, emit
 from dpu.codegen.verify.verify import verify_program
 from dpu.ir.arch import load_arch
-from dpu.ir.container import Base
 from dpu.ir.dialects import parse_module, print_module
 from dpu.ir.isa import DMA, DmaFormat, Opcode
 from dpu.passes.calibration import Calibration
@@ -18,10 +17,10 @@ from dpu.passes.quantise import Derived, fetcher, quantise
 from dpu.runtime.calibrate import Statistics
 from dpu.runtime.check.compare import check
 from dpu.runtime.float_interpreter import FloatInterpreter
-from dpu.simulator.machine import Machine
 from dpu.simulator.timing import simulate
 
 from ..properties.harness import Net, Value
+from .simulated import result
 
 F32 = np.ndarray
 SIDE = 7
@@ -155,22 +154,6 @@ def build(
     assert print_module(parse_module(text)) == text
     fetch = fetcher(Arrays.get, derived)
     return emit(module, load_arch(arch), fetch, {}), fetch, inputs, np.asarray(reference), text
-
-
-def result(emitted: Emitted, inputs: dict) -> F32:
-    """The program's result on the simulator."""
-    p = emitted.program
-    (entry,) = p.entries
-    regions = {int(b): np.full(max(p.base_bytes.get(int(b), 0), 64), 0x55, np.uint8) for b in Base}
-    regions[int(Base.CONST)][: len(p.constants)] = p.constants
-    for slot in entry.inputs:
-        rows = regions[slot.base][slot.offset : slot.offset + slot.bytes].reshape(-1, slot.row_bytes)
-        data = inputs[slot.name].astype(np.float16).reshape(len(rows), -1)
-        rows[:, : 2 * data.shape[1]] = data.view(np.uint8)
-    Machine(p.arch, regions).run(p.words[entry.name], entry=entry.name)
-    (slot,) = entry.outputs
-    rows = regions[slot.base][slot.offset : slot.offset + slot.bytes].reshape(-1, slot.row_bytes)
-    return np.ascontiguousarray(rows[:, : 2 * slot.shape[2]]).view(np.float16).reshape(slot.shape).astype(np.float32)
 
 
 def decibels(reference: F32, y: F32) -> float:

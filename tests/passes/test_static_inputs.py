@@ -6,10 +6,9 @@ import zlib
 
 import numpy as np
 import pytest
-from dpu.codegen.emit import Emitted, emit
+from dpu.codegen.emit import emit
 from dpu.codegen.verify.verify import verify_program
 from dpu.ir.arch import load_arch
-from dpu.ir.container import Base
 from dpu.ir.dialects import parse_module, print_module
 from dpu.passes.calibration import Calibration
 from dpu.passes.policy import Choices, Policy, Precision
@@ -17,7 +16,8 @@ from dpu.passes.quantise import fetcher, quantise
 from dpu.runtime.calibrate import Statistics
 from dpu.runtime.check.compare import check
 from dpu.runtime.float_interpreter import FloatInterpreter
-from dpu.simulator.machine import Machine
+
+from .simulated import result
 
 SIDE, C = 6, 16
 T = SIDE * SIDE
@@ -116,21 +116,6 @@ def equal(name: str, static: str, arch: str, choices: Choices | None, least: flo
     verify_program(emitted.program)
     report = check(emitted, fetch, inputs)
     assert report.ok, report.text()
-    y = _run(emitted, inputs)
+    y = result(emitted, inputs)
     sqnr = 10 * np.log10(np.sum(reference**2) / np.sum((y - reference.reshape(y.shape)) ** 2))
     assert sqnr > least, sqnr
-
-
-def _run(emitted: Emitted, inputs: dict[str, np.ndarray]) -> np.ndarray:
-    """The result on the simulator."""
-    p = emitted.program
-    (entry,) = p.entries
-    regions = {int(b): np.full(max(p.base_bytes.get(int(b), 0), 64), 0x55, np.uint8) for b in Base}
-    regions[int(Base.CONST)][: len(p.constants)] = p.constants
-    for slot in entry.inputs:
-        rows = regions[slot.base][slot.offset : slot.offset + slot.bytes].reshape(-1, slot.row_bytes)
-        rows[:, : 2 * C] = inputs[slot.name].astype(np.float16).reshape(-1, C).view(np.uint8)
-    Machine(p.arch, regions).run(p.words[entry.name], entry=entry.name)
-    (slot,) = entry.outputs
-    rows = regions[slot.base][slot.offset : slot.offset + slot.bytes].reshape(-1, slot.row_bytes)
-    return np.ascontiguousarray(rows[:, : 2 * C]).view(np.float16).reshape(slot.shape).astype(np.float32)
