@@ -76,8 +76,10 @@ def atomic_dir(path: Path | str) -> Iterator[Path]:
         yield temporary
         temporary.chmod(0o755)
         temporary.replace(path)
-    finally:
+    except BaseException:  # not behind the rename: by then the name may be another process's
         shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    finally:
         os.close(handle)
 
 

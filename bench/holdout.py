@@ -30,6 +30,7 @@ from .holdout_nets import KINDS, net
 REGRESSION = {"holdout_16": 1000, "holdout_32": 1000}
 HELD_OUT = {"holdout_32x8": 2000}
 """Archs, and the first seed of their nets."""
+FIRST_SEED = REGRESSION | HELD_OUT
 SEEDS = 3  # nets of each kind
 MEMORIES = ("ideal", "hbm2_vu47p", "lpddr5x_8533_128")
 ENTRIES = ("text_encoder", "unet")
@@ -166,8 +167,8 @@ def _row(arch: str, name: str, dram: str, whole: bool, rtl: Any, model: Any, som
 
 def layer_programs(arch: Arch) -> Iterator[tuple[str, Program]]:
     """The nets of all kinds and seeds, compiled."""
+    first = FIRST_SEED[arch.name]
     for kind in KINDS:
-        first = (REGRESSION | HELD_OUT)[arch.name]
         for seed in range(first, first + SEEDS):
             module = parse_module(net(kind, seed))
             yield f"{kind} {seed}", compile_module(module, arch, SeededWeights(module))[0].program

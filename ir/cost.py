@@ -125,7 +125,7 @@ def mm_macs(arch: Arch, mm: Records) -> Ints:
 VPU_CHECK = 3  # cycles from start to being offered to the operand fetch, and the least from start to start
 VPU_FETCH = 4  # from there to the first beat, where one read of each operand is enough
 VPU_AHEAD = 4  # elements of an operand that are read before the beat that needs them
-VPU_READ = 2  # cycles of them on the way, from the address to the beat
+VPU_READ = 2  # cycles from the address, when the place of one is taken, to when its beat can go
 VPU_DRAIN = 26  # from the last beat to done, without a reduction
 VPU_WORDS = 8  # between first beat and done
 VPU_RESULT, VPU_ROWS, VPU_COLUMNS = 1, 2, 4  # ways to PARAM: a word that uses others than words under way waits
@@ -228,7 +228,8 @@ def vec(arch: Arch, records: Records) -> Vec:
         return np.asarray(np.maximum(rows * lane(n) - lane(n) + parts(n), (rows - VPU_AHEAD) * fetch(n) + 3))
 
     def banks(more: Ints, reads: Ints, each: Ints | int, last: Ints | int) -> Ints:
-        """Of scalars there are two banks: one is read again two cycles after it was done with. Cycles of one use."""
+        """Cycles of `more` uses of `each` cycles and then one of `last`. Of scalars there are two banks: one is read
+        again two cycles after it was done with."""
         return np.asarray(np.where(reads > 0, more // 2 * (reads + 2) + more % 2 * each + last, 0))
 
     all_beats = full * beats(every) + beats(valid)

@@ -37,6 +37,15 @@ def _dram(
     return np.ndarray((n[2], n[1], n[0], inner), np.uint8, region, offset, (d[2], d[1], d[0], 1))
 
 
+def _once(n: tuple[int, ...], d: tuple[int, ...], s: tuple[int, ...]) -> tuple[int, int, int]:
+    """The runs of a word without repetitions: the same run to the same place again changes nothing.
+
+    A word may ask for it 2^48 times. Bounds and faults are those of all its runs.
+    """
+    n1, n2, n3 = (c if a or b else min(c, 1) for c, a, b in zip(n, d, s, strict=True))
+    return n1, n2, n3
+
+
 def disjoint(inner: int, n: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     """Whether the cells provably do not overlap: each stride spans all that lies inside it."""
     extent = inner
@@ -57,15 +66,16 @@ def load(tile: Tile, regions: Mapping[int, Region], w: Decoded, tally: Tally) ->
         raise Fault("E410", "buffer", f"LOAD cannot write {_name(buffer)}")
     if fmt not in DmaFormat._value2member_map_:
         raise Fault("E410", "format", f"{fmt} is no format")
+    runs = _once(n, (0, 0, 0) if fmt == DmaFormat.FILL else d, s)
     if buffer == Buffer.TABLE:
         _load_table(tile, regions, base, offset, sram, inner, n)
-    elif fmt == DmaFormat.TRANSPOSE:
-        _load_transposed(tile, _dram(regions, base, offset, n, inner, d), buffer, sram, s, pad)
+    elif fmt == DmaFormat.TRANSPOSE:  # dimension 1 goes across a word's bytes
+        _load_transposed(tile, _dram(regions, base, offset, (n[0], *runs[1:]), inner, d), buffer, sram, s, pad)
     elif fmt == DmaFormat.INT4:
-        _load_int4(tile, _dram(regions, base, offset, n, inner, d), buffer, sram, s, pad)
+        _load_int4(tile, _dram(regions, base, offset, runs, inner, d), buffer, sram, s, pad)
     else:
-        source = None if fmt == DmaFormat.FILL else _dram(regions, base, offset, n, inner, d)
-        _load_raw(tile, source, buffer, fill & 255, sram, inner, n, s, pad)
+        source = None if fmt == DmaFormat.FILL else _dram(regions, base, offset, runs, inner, d)
+        _load_raw(tile, source, buffer, fill & 255, sram, inner, runs, s, pad)
     if fmt != DmaFormat.FILL:
         tally.read += inner * n[0] * n[1] * n[2]
 
@@ -164,9 +174,6 @@ def _load_int4(tile: Tile, source: Region, buffer: int, sram: int, s: tuple[int,
     _weights_only(buffer, pad, "INT4")
     if 0 in source.shape:
         return
-    # The same run to the same words again changes nothing, and a word may ask for it 2^48 times.
-    again = tuple(slice(1) if d == s[2 - i] == 0 else slice(None) for i, d in enumerate(source.strides[:3]))
-    source = source[again]
     n3, n2, n1, inner = source.shape
     c = tile.cols
     block = c + W4_GROUP * (c // 2)
@@ -225,17 +232,18 @@ def store(tile: Tile, regions: Mapping[int, Region], w: Decoded, tally: Tally) -
     unit = tile.word_bytes[Buffer(buffer)]
     top = sram + (n[0] - 1) * s[0] + (n[1] - 1) * s[1] + (n[2] - 1) * s[2] - (-inner // unit)
     tile.check(buffer, "sram", sram, top)
-    target = _dram(regions, base, offset, n, inner, d)
+    runs = _once(n, d, s)
+    target = _dram(regions, base, offset, runs, inner, d)
     source: Region = np.ndarray(
-        (n[2], n[1], n[0], inner),
+        (runs[2], runs[1], runs[0], inner),
         np.uint8,
         tile.memory[buffer],
         sram * unit,
         (s[2] * unit, s[1] * unit, s[0] * unit, 1),
     )
-    if disjoint(inner, n, d):
+    if disjoint(inner, runs, d):
         target[...] = source
     else:
-        for i in np.ndindex(n[2], n[1], n[0]):
+        for i in np.ndindex(target.shape[:3]):
             target[i] = source[i]
     tally.written += inner * n[0] * n[1] * n[2]

@@ -56,8 +56,9 @@ class Walk:
         limit = (bank + 1) * self.size
         if line + reach >= limit:  # the bank changes in this line
             return bank, start + row + -(-(limit - line - x * w.sx) // w.sx)
-        lines = w.rows // w.nx
         if line < bank * self.size:  # it did
             return bank, start + (y + 1) * w.nx
-        last = lines - 1 if not w.sy else min(lines - 1, (limit - 1 - reach - base) // w.sy)
+        last = w.rows // w.nx - 1
+        if w.sy:
+            last = min(last, (limit - 1 - reach - base) // w.sy)
         return bank, start + (last + 1) * w.nx

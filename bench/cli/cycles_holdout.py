@@ -31,9 +31,7 @@ def cycles_holdout(
     rows, points = found.measure(names, whole, say)
     command = "dpubench cycles-holdout" + (f" --archs {archs}" if archs else "") + (f" -o {output}" if output else "")
     shapes = tuple(a for n, a in found.archs().items() if n in names)
-    table = found.Holdout(
-        command=command, seeds={n: (found.REGRESSION | found.HELD_OUT)[n] for n in names}, archs=shapes, rows=rows
-    )
+    table = found.Holdout(command=command, seeds={n: found.FIRST_SEED[n] for n in names}, archs=shapes, rows=rows)
     if output is not None:
         table.save(output)
     if picture is not None:

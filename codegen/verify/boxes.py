@@ -81,16 +81,6 @@ class Boxes:
         return len(self.word)
 
     @property
-    def strides(self) -> Ints:
-        """Of each box, [n, levels]."""
-        return self.steps[self.shape]
-
-    @property
-    def counts(self) -> Ints:
-        """Of each box, [n, levels]."""
-        return self.extents[self.shape]
-
-    @property
     def hi(self) -> Ints:
         """One past the last cell."""
         return np.asarray(self.lo + (((self.extents - 1) * self.steps).sum(1) + 1)[self.shape])

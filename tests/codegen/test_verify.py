@@ -620,7 +620,7 @@ def test_granules() -> None:
     assert granule([b]) == 64
     coarser = coarse(b, 64)
     far = coarser.space >= DRAM
-    assert coarser.counts[far].prod(1).tolist() == [8, 8, 8]  # 8 bytes of each row, a granule each
+    assert coarser.extents[coarser.shape[far]].prod(1).tolist() == [8, 8, 8]  # 8 bytes of each row, a granule each
 
 
 # -- speed -------------------------------------------------------------------------------------------------------------

@@ -163,6 +163,8 @@ CLOSE: dict[str, tuple[list[Words], int]] = {
     "two cycles a row between tiles that add": ([mm(40, 2, nn=3, wn=16, an=40), vec(80, d_src=F32)], 1),
     "the same behind other words": ([mm(40, 2, nn=3, wn=16, an=40), *[vec(5)] * 4, vec(80, d_src=F32)], 1),
     "between short tiles": ([mm(5, 3, nn=4, wn=24, an=5), vec(60, d_src=F32)], 2),
+    "scalars of columns, few rows": ([vec(4, 9, m1=pack(COL, COL), m2=pack(COL, COL))], 4),
+    "scalars of columns, results of two words": ([vec(5, 2, m1=pack(COL, 0), d_src=F32)] * 2, 2),
     "vectors of scalars": ([vector(64), vector(192, m1=pack(ROW, ROW)), vector(320)], 8),
     "instructions before data": ([load(Buffer.VBUF, 4096), *[mm()] * 70], 8),
 }

@@ -142,6 +142,59 @@ def test_expands_int4(rows, runs, seed) -> None:
             assert wgt[9 + 400 * k + r].tolist() == (q[k, r] * g[k, r // 128]).tolist()
 
 
+MOST = (65535, 65535, 65535)
+INT4 = {"buffer": Buffer.WGT, "format": DmaFormat.INT4, "inner": C + C // 2}  # a row
+REPEATED = {
+    "raw": (Opcode.LOAD, {}),
+    "raw, a long run": (Opcode.LOAD, {"inner": 33_000}),
+    "raw, padded before": (Opcode.LOAD, {"pad": (2, 0, 1, 0)}),
+    "raw, padded behind": (Opcode.LOAD, {"pad": (0, 0, 0, 3)}),
+    "fill": (Opcode.LOAD, {"format": DmaFormat.FILL, "dstride": (5, 5, 5)}),
+    "int4": (Opcode.LOAD, INT4),
+    "transpose": (Opcode.LOAD, {"buffer": Buffer.WGT, "format": DmaFormat.TRANSPOSE, "inner": 5, "n": (3, *MOST[1:])}),
+    "store": (Opcode.STORE, {}),
+}
+
+
+def one_run(seed: int, opcode: Opcode, **f: object) -> list[np.ndarray]:
+    """The scratchpad and the DRAM after a word; DRAM has group integers of int4 from byte 70 on."""
+    m = fresh(seed)
+    m.regions[1][70 : 70 + C] = np.arange(1, C + 1)
+    run(m, opcode, **({"base": 1, "buffer": Buffer.ACT, "offset": 70, "sram": 9, "fill": -3, "inner": 13} | f))
+    return [m.tiles[0].memory[f.get("buffer", Buffer.ACT)], m.regions[1]]
+
+
+@pytest.mark.parametrize("name", REPEATED)
+def test_runs_without_strides_end_at_once_as_one_run(name: str) -> None:
+    """Of any number of them. A padding cell behind them stays."""
+    opcode, f = REPEATED[name]
+    single = (f["n"][0] if "n" in f else 1, 1, 1)
+    none, one, many = (one_run(0, opcode, **({"n": MOST} | f | g)) for g in ({"inner": 0}, {"n": single}, {}))
+    assert all(map(np.array_equal, many, one)) and not all(map(np.array_equal, many, none))
+
+
+@pytest.mark.parametrize("f", [{}, INT4], ids=["raw", "int4"])
+def test_of_runs_to_the_same_words_the_last_stays(f: dict) -> None:
+    """With a stride in DRAM only, no run is the one before."""
+    m, last = fresh(), fresh()
+    f = {"base": 1, "buffer": Buffer.ACT, "inner": 13, "sram": 9} | f
+    for machine in (m, last):
+        machine.regions[1][:100] = np.arange(100) % 8
+    run(m, Opcode.LOAD, **f, offset=0, n=[3, 2, 1], dstride=[16, 50, 0])
+    run(last, Opcode.LOAD, **f, offset=82, n=[1, 1, 1])
+    assert np.array_equal(m.tiles[0].memory[f["buffer"]], last.tiles[0].memory[f["buffer"]])
+
+
+def test_of_runs_to_the_same_words_the_first_can_be_the_one_at_fault() -> None:
+    m = fresh()
+    m.regions[1][:100] = 1
+    m.regions[1][:C], m.regions[1][C] = 16, 8  # 16 * -8 is no weight
+    with pytest.raises(DpuError) as e:
+        run(m, Opcode.LOAD, **INT4, base=1, n=[3, 1, 1], dstride=[30, 0, 0])
+    assert e.value.code == "E415"
+    run(m, Opcode.LOAD, **INT4, base=1, offset=30, n=[2, 1, 1], dstride=[30, 0, 0])
+
+
 def test_loads_a_gate_table_and_refuses_a_broken_one() -> None:
     m = fresh()
     m.regions[0][64 : 64 + TABLE_BYTES] = nu.table_image(nu.GATES["phi"])
