@@ -72,10 +72,8 @@ class Prepared:
         for words in streams:
             b = boxes(words, arch)
             mine = [_Touch() for _ in words]
-            rows = zip(
-                *(x.tolist() for x in (b.word, b.space, b.lo, b.strides, b.counts, b.read, b.write, b.late)),
-                strict=True,
-            )
+            loops = b.steps[b.shape], b.extents[b.shape]
+            rows = zip(*(x.tolist() for x in (b.word, b.space, b.lo, *loops, b.read, b.write, b.late)), strict=True)
             for i, space, lo, strides, counts, read, write, late in rows:
                 size = unit.get(space, 1)
                 shape = (*reversed(counts[1:]), counts[0] * size)
