@@ -38,7 +38,7 @@ class Report:
 
 def run(comparison: Comparison, samples: int, seed: int) -> Report:
     """All of it; the same seed gives the same numbers."""
-    best = next(v for v in comparison.versus if v.gpu == comparison.cheapest.platform.name)
+    best = comparison.versus_cheapest
     return Report(
         comparison=comparison,
         uncertainty=monte_carlo(comparison, samples, seed),
@@ -122,7 +122,7 @@ def text(r: Report, bars: int = 10) -> str:
 
 
 def _at(r: Report) -> float:
-    return next(v.advantage.value for v in r.comparison.versus if v.gpu == r.comparison.cheapest.platform.name)
+    return r.comparison.versus_cheapest.advantage.value
 
 
 def _row(values: list[float], factor: float) -> str:

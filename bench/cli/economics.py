@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...runtime.cli.common import check_output, new_app, run_app, say
+from .lists import names, pairs
 from .sweeps import queue, sweep
 
 if TYPE_CHECKING:
@@ -37,8 +38,8 @@ def _request(
 ) -> Request:
     from ..evaluate import Request
 
-    names = tuple(n.strip() for one in gpu or [] for n in one.split(",") if n.strip())
-    return Request(workload, arch, economics, names, cycles, tuple(measured or ()), card)
+    gpus = names(",".join(gpu or []))
+    return Request(workload, arch, economics, gpus, cycles, tuple(measured or ()), card)
 
 
 def estimate(
@@ -193,36 +194,20 @@ def gate(
 
     request = found.Request(
         workload=workload,
-        archs=_names(arch),
-        economics=_names(economics),
+        archs=names(arch),
+        economics=names(economics),
         gpu=several(gpu),
         fpga=several(fpga),
         simulated=several(simulated),
         quality=several(quality),
-        cycles={k: Path(v) for k, v in _pairs("--cycles", cycles).items()},
-        floors=found.floors_of(_pairs("--floor", floor)),
+        cycles={k: Path(v) for k, v in pairs("--cycles", cycles).items()},
+        floors=found.floors_of(pairs("--floor", floor)),
     )
     decision = found.run(request, say)
     save(decision, path)
     typer.echo(text(decision))
     typer.echo(f"wrote {path}")
     raise typer.Exit(decision.exit_code)
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(word.strip() for word in text.split(",") if word.strip())
-
-
-def _pairs(option: str, given: list[str] | None) -> dict[str, str]:
-    from ...errors import DpuError
-
-    found = {}
-    for text in given or []:
-        name, sign, value = text.partition("=")
-        if not (name and sign and value):
-            raise DpuError(option, f"'{text}' is no NAME=VALUE", code="E501")
-        found[name] = value
-    return found
 
 
 def explain(

@@ -45,7 +45,7 @@ def report(
     """
     from ..report.gather import Request, gather
     from ..report.page import write
-    from .economics import _names, _pairs
+    from .lists import names, pairs
 
     path = output or Path("out/report.html")
     if output is None:
@@ -60,11 +60,11 @@ def report(
         )
     request = Request(
         workload=workload,
-        archs=_names(arch),
-        economics=_names(economics),
+        archs=names(arch),
+        economics=names(economics),
         detail=detail,
-        cycles={k: Path(v) for k, v in _pairs("--cycles", cycles).items()},
-        traffics=_names(traffic),
+        cycles={k: Path(v) for k, v in pairs("--cycles", cycles).items()},
+        traffics=names(traffic),
         runs=runs,
         samples=samples,
         seed=seed,

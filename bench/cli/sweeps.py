@@ -9,17 +9,14 @@ import typer
 
 from ...errors import DpuError
 from ...runtime.cli.common import check_output, say
-
-
-def _names(text: str) -> list[str]:
-    return [n.strip() for n in text.split(",") if n.strip()]
+from .lists import names
 
 
 def _whole(option: str, text: str) -> list[int]:
-    names = _names(text)
-    if not names or not all(n.isdecimal() and int(n) > 0 for n in names):
+    given = names(text)
+    if not given or not all(n.isdecimal() and int(n) > 0 for n in given):
         raise DpuError(option, f"'{text}' is no list of whole numbers from 1", hint="such as 4,20", code="E501")
-    return [int(n) for n in names]
+    return [int(n) for n in given]
 
 
 def queue(
@@ -69,7 +66,7 @@ def queue(
         files[name] = Path(value)
     options = found.Options(rate, arrivals, runs, seed, batch, hold, idle)
     table = found.measure(
-        workload, _names(arch), _names(gpu), economics, load(traffic), options, measured or (), files, say
+        workload, names(arch), names(gpu), economics, load(traffic), options, measured or (), files, say
     )
     if output is not None:
         given = [f"--traffic {traffic} --arch {arch} --gpu {gpu} --economics {economics} --workload {workload}"]
@@ -118,17 +115,17 @@ def sweep(
 
     check_output(output, folder=False) if output.parent.exists() else check_output(output.parent, folder=True)
     check_output(cache, folder=True)
-    columns = _names(front)
+    columns = names(front)
     check_objectives([objective, *columns])
     if backend not in BACKENDS:
         raise DpuError(f"--backend {backend}", "there is none", hint=f"one of {', '.join(BACKENDS)}", code="E501")
     axes = found.Axes(
         base=load_arch(arch),
         settings=tuple(found.parse_setting(s) for s in settings or []),
-        precisions=tuple(_names(precision)),
+        precisions=names(precision),
         steps=tuple(_whole("--steps", steps)),
-        images=tuple(found.parse_images(i) for i in _names(images)),
-        scenarios=tuple(scenario(s) for s in _names(economics)),
+        images=tuple(found.parse_images(i) for i in names(images)),
+        scenarios=tuple(scenario(s) for s in names(economics)),
         model="" if model is None else str(model.resolve()),
     )
     estimates = ray(address) if backend == "ray" else local(jobs)

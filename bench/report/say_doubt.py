@@ -38,7 +38,7 @@ def uncertainty(f: Findings, book: Book) -> str:
         " in its end bars.",
         a,
     )
-    best = next(v for v in c.versus if v.gpu == c.cheapest.platform.name)
+    best = c.versus_cheapest
     units = {name: q.unit for name, q in leaves(best.advantage).items()}
     widest = book.add(
         "tornado",

@@ -107,7 +107,7 @@ def make(c: Comparison, silicon: Silicon, found: Plan, where: str) -> Tapeout:
     gate = next(t for t in tasks if t.phase.gate)
     nre, volume = c.dpu.platform.nre, c.dpu.platform.volume
     assert nre is not None and volume is not None
-    best = next(v for v in c.versus if v.gpu == c.cheapest.platform.name)
+    best = c.versus_cheapest
     (with_plan,) = evaluate([best.advantage], {nre.name: np.array([whole.value])})
     shortest = max(e for _, e in schedule(found.phases, "low"))
     longest = max(e for _, e in schedule(found.phases, "high"))

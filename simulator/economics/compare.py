@@ -90,6 +90,11 @@ class Comparison:
         """The GPU with the cheapest image."""
         return min(self.gpus, key=lambda c: c.image.value)
 
+    @property
+    def versus_cheapest(self) -> Versus:
+        """The DPU against that GPU."""
+        return next(v for v in self.versus if v.gpu == self.cheapest.platform.name)
+
     def decision(self) -> Decision:
         """On cost: NO-GO below the goal, else GO only if rates and powers of both sides are measured."""
         best = self.cheapest

@@ -192,7 +192,7 @@ def surface(output: Quantity, x: str, xs: Array, y: str, ys: Array) -> Surface:
 
 def break_even_surfaces(c: Comparison, points: int = 25) -> list[Surface]:
     """The advantage over the cheapest GPU over utilisation x volume, and over rate x price of the DPU's hardware."""
-    best = next(v for v in c.versus if v.gpu == c.cheapest.platform.name)
+    best = c.versus_cheapest
     p = c.dpu.platform
     found = []
     utilisation = np.linspace(0.04, 1.0, points)

@@ -177,7 +177,7 @@ def test_surfaces() -> None:
     assert (np.diff(first.values, axis=0) > 0).all()  # more cards share the NRE
     assert (second.x, second.y) == ("dpu_asic.images_per_second", "dpu_asic.hardware")
     assert (np.diff(second.values, axis=1) > 0).all() and (np.diff(second.values, axis=0) < 0).all()
-    best = next(v for v in c.versus if v.gpu == c.cheapest.platform.name).advantage
+    best = c.versus_cheapest.advantage
     one = surface(best, "scenario.utilisation", np.array([0.5]), "scenario.asic.volume", np.array([10_000.0]))
     assert one.values[0, 0] == pytest.approx(best.value, rel=1e-12)
     rented = break_even_surfaces(compared("dpu_f2", "scenario_a", seconds=46.9), points=3)
