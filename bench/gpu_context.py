@@ -15,8 +15,8 @@ from ..errors import DpuError
 from ..measurement import DeviceIdentity, Measurement, Statistic
 from ..runtime.gpu.identity import identity
 from ..runtime.gpu.power import Board, Window
-from ..runtime.workload import evaluation_prompts
-from .gpu_experiment import BASE, policy, prompts_sha256, scheduler_name, seed_text
+from ..runtime.workload import evaluation_prompts, prompts_sha256
+from .gpu_experiment import BASE, policy, scheduler_name, seed_text
 
 if TYPE_CHECKING:
     import torch

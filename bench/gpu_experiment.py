@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -28,11 +26,6 @@ def policy(kind: str, dtype: torch.dtype) -> str:
     """The precision policy of an engine: `fp16`, `fp32` on a CPU, or `fp8 linears` (all else in `dtype`)."""
     plain = {"torch.float16": "fp16", "torch.float32": "fp32"}[str(dtype)]
     return "fp8 linears" if "fp8" in kind.split(":") else plain
-
-
-def prompts_sha256(prompts: Sequence[str]) -> str:
-    """Digest of prompts in order, as a calibration states it (`runtime/calibrate.py`)."""
-    return hashlib.sha256(json.dumps(list(prompts)).encode()).hexdigest()
 
 
 def seed_text(seeds: Iterable[int]) -> str:

@@ -14,8 +14,8 @@ from ..ir.dialects import parse_module
 from ..passes.calibration import Calibration
 from ..passes.lower.constants import Fetch
 from ..passes.quantise import Derived, fetcher, quantise
-from ..runtime.calibrate import Statistics
 from ..runtime.float_interpreter import FloatInterpreter
+from ..runtime.statistics import Statistics
 
 SIZE = (6, 7)
 CHANNELS = 16

@@ -28,6 +28,7 @@ from ..ir.signature import argument_names, result_names
 from ..ir.tile_program import TileProgram, uncollected
 from ..ir.tile_text import to_text
 from ..passes.calibration import Calibration, load_calibration
+from ..passes.collectors import ABSMAX, Collected, Collector
 from ..passes.derived import DERIVED, Derived, Statistics, fetcher
 from ..passes.host_segments import segments
 from ..passes.lower.constants import ConstantPool, Fetch
@@ -37,6 +38,7 @@ from ..passes.pipeline import FLOAT_PIPELINE, PassRecord, run_passes, write_summ
 from ..passes.plan_scratchpad import plan
 from ..passes.policy import Choices, Policy, kept_lines, named_policy
 from ..passes.quantise import quantise
+from ..passes.smooth import SmoothQuant
 from ..passes.stage import Stage
 from .emit import Assembler, Emitted, HostInputs, Lowered
 from .precisions import GRAPHS
@@ -149,10 +151,12 @@ def lower_onnx(
     absent: bool = False,
     say: Say = _silent,
     choices: Choices | None = None,
+    smoothing: SmoothQuant | None = None,
 ) -> Front:
     """Lower one ONNX file. Every pass is dumped, numbered, into `dump_dir` if there is one.
 
     With `absent` no weight is read and none needs to be there: what comes out can be timed and proved, not run.
+    `smoothing`, where there is one, changes `statistics` as it changes the graph.
 
     Raises:
         DpuError: see `graph_of`, `quantise`, `lower_module`.
@@ -169,6 +173,9 @@ def lower_onnx(
     def run(passes: Sequence[Any]) -> None:
         records.extend(run_passes(module, passes, dump_dir=dump_dir, first=len(records) + 1))
 
+    if smoothing is not None:
+        say(f"{part}: smoothing")
+        run([Stage("smooth", lambda m: smoothing.apply(m, derived, fetch, part))])
     run([Stage("quantise", lambda m: quantise(m, arch, statistics, derived, part, choices))])
     text = print_module(module, locations=True)
     say(f"{part}: tile programs")
@@ -270,6 +277,8 @@ def compile_folder(
     uncalibrated: bool = False,
     progress: Say | None = None,
     gptq: bool = False,
+    collector: Collector = ABSMAX,
+    smooth: bool = False,
 ) -> Compiled:
     """Compile an exported pipeline folder, or one ONNX file of a UNet.
 
@@ -279,6 +288,8 @@ def compile_folder(
     file with other weights for the UNet (`frontend/checkpoint.py`). `uncalibrated` programs take every maximum as one:
     their words and their timing are those of a calibrated one, their images are not. `progress` is called with a line
     of text before each stage. `gptq` compensates the errors of int4 weights, by a calibration with gram matrices.
+    `collector` says what static scales cover (`passes/collectors.py`), `smooth` moves factors of channels from inputs
+    of linears into their weights (`passes/smooth.py`); both need a calibration.
 
     Raises:
         DpuError: no calibration, one of another model, a rule of the policy without effect, or anything the stages
@@ -312,15 +323,22 @@ def compile_folder(
             hint="dpuc calibrate DIR --grams -o calib.safetensors",
             code="E240",
         )
+    if statistics is None and (smooth or collector != ABSMAX):
+        option = "--smooth" if smooth else f"--collector {collector.text}"
+        hint = "leave out one of the two, or give --calibration"
+        raise DpuError(option, "an uncalibrated program has no statistics", hint=hint, code="E501")
+    seen = Collected(statistics, collector) if statistics is not None else None
+    smoothing = SmoothQuant(seen, choices) if smooth and seen is not None else None
     say = progress or _silent
     dumps = dump_dir / "unet" if dump_dir is not None and folder else dump_dir
 
     def models() -> Iterator[Front]:
-        yield lower_onnx(onnx, "unet", target, wanted, statistics, dumps, checkpoint, say=say, choices=choices)
+        same: dict[str, Any] = {"say": say, "choices": choices, "smoothing": smoothing}
+        yield lower_onnx(onnx, "unet", target, wanted, seen, dumps, checkpoint, **same)
         for part in parts if folder else ():
             file = model / part / "model.onnx"
             own = dump_dir / part if dump_dir is not None else None
-            yield lower_onnx(file, part, target, part_shapes(file, latent), statistics, own, say=say, choices=choices)
+            yield lower_onnx(file, part, target, part_shapes(file, latent), seen, own, **same)
 
     compiled = _join(models(), target, say=say)
     choices.check()
@@ -330,6 +348,12 @@ def compile_folder(
     )
     if policy != named_policy("w8a8"):
         program.info["policy"] = {"digest": policy.digest, "text": policy.text, **({"int4": "gptq"} if gptq else {})}
+    if collector != ABSMAX:
+        program.info["collector"] = collector.text
+        compiled.notes.append(f"collector: {collector.text}: larger values of static inputs saturate")
+    if smoothing is not None:
+        program.info["smooth"] = smoothing.info()
+        compiled.notes.append(smoothing.line())
     if choices.kept:
         program.info["kept"] = [asdict(k) for k in choices.kept]
         compiled.notes += [f"kept: {line}" for line in kept_lines(choices.kept)]

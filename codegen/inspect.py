@@ -97,7 +97,7 @@ def _slots(title: str, slots: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
-_FOR_PROGRAMS = ("segments", "kept")  # facts that other lines say in words
+_FOR_PROGRAMS = ("segments", "kept", "smooth")  # facts that other lines say in words
 
 
 def _fact(name: str, value: str) -> str:
@@ -135,6 +135,8 @@ def inspect(program: Program, as_json: bool = False) -> str:
     out = [_fact("arch", f"{arch['name']} (digest {arch['digest']}), {arch['tiles']} tile{'s' * (arch['tiles'] > 1)}")]
     out += [_fact(k, _value(v)) for k, v in facts["info"].items() if k not in _FOR_PROGRAMS]
     out += [_fact("layers", f"{count:>4} {text}") for text, count in facts["precisions"].items()]
+    if smooth := facts["info"].get("smooth"):
+        out.append(_fact("smooth", f"alpha of {smooth['inputs']} inputs of linears: {smooth['alphas']}"))
     kept = [Kept(**k) for k in facts["info"].get("kept", ())]
     out += [_fact("kept", line) for line in kept_lines(kept)]
     out.append(_fact("constants", _size(facts["constants_bytes"])))

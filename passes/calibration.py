@@ -65,6 +65,22 @@ class Calibration:
         """The mean of each channel over everything (attention v)."""
         return self._get(key, "mean")
 
+    def record(self, key: str, statistic: str, option: str) -> F32:
+        """A statistic that only `option` needs: `runtime/statistics.py` says which there are.
+
+        Raises:
+            DpuError: an earlier version made the file.
+        """
+        if key in self and f"{key}:{statistic}" not in self.tensors:
+            raise DpuError(
+                self.where,
+                f"no statistic '{statistic}' for '{key}'",
+                why=f"{option} needs it, and an earlier version that did not record it made the file",
+                hint="calibrate again: dpuc calibrate DIR -o calib.safetensors",
+                code="E240",
+            )
+        return self._get(key, statistic)
+
     def __contains__(self, key: object) -> bool:
         return any(f"{key}:{s}" in self.tensors for s in ("absmax", "channel_absmax"))
 

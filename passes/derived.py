@@ -26,14 +26,14 @@ class Statistics(Protocol):
 
 @dataclass(frozen=True)
 class Folded:
-    """A stored parameter times a factor for each column: made when it is read."""
+    """A parameter times a factor for each column, or of another shape that broadcasts: made when it is read."""
 
     source: str
     transform: tuple[str, ...]
     factor: F32
 
     def read(self, fetch: Callable[[str, tuple[str, ...]], npt.NDArray[Any]]) -> F32:
-        """The parameter in float32, columns (the last dimension) multiplied."""
+        """The parameter in float32, multiplied."""
         return np.asarray(fetch(self.source, self.transform)).astype(np.float32) * self.factor
 
     def part(self, fetch: Callable[[str, tuple[str, ...]], npt.NDArray[Any]], which: str) -> npt.NDArray[Any]:
@@ -60,6 +60,6 @@ def fetcher(
             return fetch(source, transform)
         if not isinstance(found, Folded):
             return found() if callable(found) else found
-        return found.part(fetch, transform[0]) if transform else found.read(fetch)
+        return found.part(read, transform[0]) if transform else found.read(read)
 
     return read

@@ -35,6 +35,7 @@ PASSES: dict[str, str] = {
     "fuse-epilogue": "fuse_epilogue:FuseEpilogue",
     "fuse-concat": "fuse_concat:FuseConcat",
     "split-entries": "split_entries:SplitEntries",
+    "smooth": "smooth:Smooth",
     "quantise": "quantise:Quantise",
     "lower-to-tile": "lower_to_tile:LowerToTile",
     "overlap-prologues": "overlap_prologues:OverlapPrologues",

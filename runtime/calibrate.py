@@ -9,7 +9,6 @@ one, from its first to its last, and the sampler jumps from each to the next.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,21 +17,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from xdsl.ir import Operation
 
 from ..errors import DpuError
 from ..files import atomic_write
 from ..frontend.part_shapes import part_shapes
-from ..ir import graph as g
-from ..ir.naming import op_names
-from ..passes.calibration import FORMAT, GRAM, METADATA, load_calibration, stat_key, statistic_name
+from ..passes.calibration import FORMAT, GRAM, METADATA, load_calibration
 from .float_interpreter import kept_bytes
 from .parts import PARTS, canonical_part, float_part
 from .pipeline import Conditioning, HalfWay, Pipeline, Request, Step
+from .statistics import Statistics
 from .unets import FloatUnet
+from .workload import prompts_sha256
 
 if TYPE_CHECKING:
-    from torch import Tensor
     from xdsl.dialects.builtin import ModuleOp
 
     from ..frontend.weights import WeightStore
@@ -40,71 +37,8 @@ if TYPE_CHECKING:
     from .pipeline_files import PipelineFiles
 
 F32 = npt.NDArray[np.float32]
-_WATCHED: dict[type[Operation], tuple[str, ...]] = {
-    g.LinearOp: ("x", "x2"),
-    g.ConvOp: ("x", "x2"),
-    g.AttentionOp: ("q", "k", "v"),
-}
-
-
-class Statistics:
-    """Running statistics by `<key>:<statistic>`; `operands` and `results` are observers of the float interpreter.
-
-    `tensors` is filled in place, so that the statistics of several parts can share it. With `grams` the sums of x^T x
-    of each linear's input are recorded too, once for all linears that read it: a matrix of all its channels.
-    """
-
-    def __init__(
-        self, module: ModuleOp, tensors: dict[str, F32] | None = None, part: str = "unet", grams: bool = False
-    ) -> None:
-        self._grams: dict[tuple[object, object], Operation] | None = {} if grams else None
-        self._names = {op: statistic_name(part, name) for op, name in op_names(module).items()}
-        self.tensors: dict[str, F32] = tensors if tensors is not None else {}
-
-    def operands(self, op: Operation, values: Sequence[Tensor]) -> None:
-        """Record the activations that `op` reads."""
-        watched = _WATCHED.get(type(op))
-        if watched is None:
-            return
-        given = dict(zip(op.operands, values, strict=True))
-        if isinstance(op, g.LinearOp) and self._grams is not None and self._grams.setdefault((op.x, op.x2), op) is op:
-            sources = [given[v] for v in (op.x, op.x2) if v is not None]
-            self._gram(f"{stat_key(self._names[op], 'x')}:{GRAM}", sources)
-        for operand in watched:
-            value = getattr(op, operand)
-            if value is None:
-                continue
-            key, x = stat_key(self._names[op], operand), given[value]
-            self._maximum(f"{key}:channel_absmax", x.abs().amax(dim=(0, 1)))
-            if operand == "v":
-                mean = x.mean(dim=1, keepdim=True)
-                self._maximum(f"{key}:centred_absmax", (x - mean).abs().amax(dim=(0, 1)))
-                self._average(f"{key}:mean", mean.mean(dim=(0, 1)))
-
-    def results(self, op: Operation, values: Sequence[Tensor]) -> None:
-        """Record the magnitude of what `op` gives."""
-        if not isinstance(op, g.ParamOp):
-            self._maximum(f"{stat_key(self._names[op], 'y')}:absmax", values[0].abs().amax())
-
-    def _maximum(self, name: str, found: Tensor) -> None:
-        new = found.cpu().numpy()
-        old = self.tensors.get(name)
-        self.tensors[name] = np.array(new if old is None else np.maximum(old, new), np.float32)
-
-    def _gram(self, name: str, sources: list[Tensor]) -> None:
-        import torch
-
-        x = torch.cat(sources, dim=-1).flatten(0, -2).double()
-        old = self.tensors.get(name)
-        new = (x.T @ x).cpu().numpy()
-        self.tensors[name] = np.array(new if old is None else old + new, np.float32)
-
-    def _average(self, name: str, found: Tensor) -> None:
-        count = f"{name}.count"
-        n = float(self.tensors.get(count, np.zeros((), np.float32)))
-        old = self.tensors.get(name, np.zeros(found.shape, np.float32))
-        self.tensors[name] = np.array(old + (found.cpu().numpy() - old) / np.float32(n + 1), np.float32)
-        self.tensors[count] = np.array(n + 1, np.float32)
+RECORDS = "2"
+"""Which statistics a partial file holds: those of another version cannot be continued."""
 
 
 class FewSteps(Pipeline):
@@ -186,7 +120,7 @@ def calibrate(
         "model": model_digest,
         **({"weights": weights_digest} if weights_digest else {}),
         "prompts": str(len(prompts)),
-        "prompts_sha256": hashlib.sha256(json.dumps(list(prompts)).encode()).hexdigest(),
+        "prompts_sha256": prompts_sha256(prompts),
         "steps": str(steps),
         "guidance": repr(guidance),
         "size": f"{height}x{width}",
@@ -195,10 +129,11 @@ def calibrate(
         **({"grams": "unet"} if grams else {}),
     }
     partial = out.with_name(f".{out.name}.partial")
-    tensors, first = _resume(partial, info)
+    so_far = {**info, "records": RECORDS}
+    tensors, first = _resume(partial, so_far)
     half_way = _half_way(tensors, first % steps)
     statistics = Statistics(module, tensors, grams=grams)
-    _save(partial, statistics.tensors, {**info, "done": str(first)})  # an unwritable folder shows before the work
+    _save(partial, statistics.tensors, {**so_far, "done": str(first)})  # an unwritable folder shows before the work
     unet = FloatUnet(module, weights, device)
     unet.observe, unet.observe_inputs = statistics.results, statistics.operands
     for name, (graph, store) in (parts or {}).items():
@@ -214,15 +149,16 @@ def calibrate(
         def on_step(step: Step, before: int = i * steps) -> None:
             done = before + step.index + 1
             if resumable and step.index + 1 < steps:
-                _save(partial, {**statistics.tensors, **_state(step)}, {**info, "done": str(done)})
+                _save(partial, {**statistics.tensors, **_state(step)}, {**so_far, "done": str(done)})
             if progress:
                 progress(done, total)
 
         request = Request(prompt, seed=i, steps=steps, guidance=guidance, height=height, width=width)
+        unet.observe_fixed = half_way is None  # else its sums are those of before the interruption
         with one_thread():
             pipeline.generate(request, unet, on_step, decode=bool(parts), half_way=half_way)
         half_way = None
-        _save(partial, statistics.tensors, {**info, "done": str((i + 1) * steps)})
+        _save(partial, statistics.tensors, {**so_far, "done": str((i + 1) * steps)})
     bad = [k for k, v in statistics.tensors.items() if not np.isfinite(v).all()]
     if bad:
         raise DpuError("calibrate", f"{len(bad)} statistics are not finite, first '{bad[0]}'", code="E242")
@@ -284,7 +220,7 @@ def _save(path: Path, tensors: Mapping[str, Any], info: Mapping[str, str]) -> No
 def calibrate_folder(
     folder: Path,
     out: Path,
-    prompts: int = 8,
+    prompts: int | Sequence[str] = 8,
     steps: int = 20,
     guidance: float = 5.0,
     size: tuple[int, int] = (0, 0),
@@ -293,7 +229,7 @@ def calibrate_folder(
     device: str = "cpu",
     grams: bool = False,
 ) -> None:
-    """Calibrate an exported pipeline with the first `prompts` calibration prompts.
+    """Calibrate an exported pipeline with `prompts`, or with the first so many calibration prompts.
 
     With `of_steps` the `steps` are chosen evenly from a schedule of so many (`FewSteps`). `device` is where the graphs
     run: "cpu" or "cuda". `grams`: the UNet's gram matrices too, see `Statistics`.
@@ -306,9 +242,8 @@ def calibrate_folder(
     from .pipeline_files import FolderFiles
     from .workload import calibration_prompts
 
-    available = calibration_prompts()
-    if not 1 <= prompts <= len(available):
-        raise DpuError("--prompts", f"{prompts} is not between 1 and {len(available)}", code="E501")
+    if isinstance(prompts, int):
+        prompts = first_of(calibration_prompts(), prompts)
     kept_bytes(device)  # refused before the work
     if of_steps and of_steps < steps:
         raise DpuError("--of-steps", f"{steps} steps cannot be chosen from {of_steps}", code="E501")
@@ -323,7 +258,7 @@ def calibrate_folder(
         module,
         weights,
         out,
-        available[:prompts],
+        prompts,
         steps,
         guidance,
         (height, width),
@@ -335,6 +270,34 @@ def calibrate_folder(
         device,
         grams,
     )
+
+
+def first_of(prompts: Sequence[str], count: int | None) -> Sequence[str]:
+    """The first `count` prompts, or all.
+
+    Raises:
+        DpuError: there are not so many.
+    """
+    if count is not None and not 1 <= count <= len(prompts):
+        raise DpuError("--prompts", f"{count} is not between 1 and {len(prompts)}", code="E501")
+    return prompts[:count]
+
+
+def read_captions(path: Path) -> list[str]:
+    """The captions of a text file, one a line; empty lines are left out.
+
+    Raises:
+        DpuError: the file is unreadable or holds none.
+    """
+    hint = "one caption a line, as the model was trained on"
+    try:
+        found = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as e:
+        reason = e.strerror if isinstance(e, OSError) else "no UTF-8"
+        raise DpuError(f"--captions {path}", f"not a readable text file ({reason})", hint=hint, code="E501") from e
+    if not found:
+        raise DpuError(f"--captions {path}", "holds no caption", hint=hint, code="E501")
+    return found
 
 
 def canonical_unet(folder: Path, batch: int, latent: tuple[int, int]) -> tuple[ModuleOp, Weights]:

@@ -12,6 +12,7 @@ from ..codegen.driver import Compiled, compile_folder
 from ..errors import DpuError
 from ..ir.arch import load_arch
 from ..ir.container import Base
+from ..passes.collectors import ABSMAX, Collector
 from ..passes.dump_html import write_pages
 from ..passes.policy import Policy
 
@@ -34,6 +35,8 @@ def compile_text(
     uncalibrated: bool = False,
     progress: Callable[[str], None] | None = None,
     gptq: bool = False,
+    collector: Collector = ABSMAX,
+    smooth: bool = False,
 ) -> tuple[str, bool]:
     """What to print, and whether the check (if there was one) found every value equal.
 
@@ -57,6 +60,8 @@ def compile_text(
             uncalibrated=uncalibrated,
             progress=progress,
             gptq=gptq,
+            collector=collector,
+            smooth=smooth,
         )
     text = compiled.summary()
     if not check and bisect is None:

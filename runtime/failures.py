@@ -167,8 +167,8 @@ def run_reference(
     module: ModuleOp, inputs: dict[str, Array], weights: Weights
 ) -> tuple[dict[str, Array], dict[str, npt.NDArray[np.float32]]]:
     """Results of a canonical module in float32 by `function/name`, and the statistics of the run."""
-    from .calibrate import Statistics
     from .float_interpreter import FloatInterpreter
+    from .statistics import Statistics
 
     statistics, interpreter = Statistics(module), FloatInterpreter(module, weights)
     known, found = dict(inputs), dict[str, Array]()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ..frontend.weights import WeightStore
     from ..ir.container import Program
-    from .float_interpreter import Observe
+    from .float_interpreter import Observe, Override
     from .session import Session
 
 PARTS = ("text_encoder", "text_encoder_2", "vae_decoder")
@@ -135,8 +135,10 @@ def float_part(
     observe: Observe | None = None,
     operands: Observe | None = None,
     device: str = "cpu",
+    override: Override | None = None,
 ) -> GraphPart:
-    """A part in float32 by the interpreter on `device`, with observers for calibration."""
+    """A part in float32 by the interpreter on `device`, with observers for calibration; `override` takes the place of
+    operations."""
     from xdsl.dialects.func import FuncOp
 
     from ..ir.signature import argument_names, result_names
@@ -148,7 +150,7 @@ def float_part(
     names = argument_names(function)
 
     def run(values: Mapping[str, F32]) -> dict[str, F32]:
-        found = interpreter.run(function.sym_name.data, values, observe, operands)
+        found = interpreter.run(function.sym_name.data, values, observe, operands, override)
         first = np.asarray(values[names[0]])
         if first.ndim == 4:  # an image in, an enlarged image out
             _, _, h, w = first.shape

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ..errors import DpuError
 from ..ir.signature import argument_names, result_names
-from .float_interpreter import FloatInterpreter, Observe, find_func
+from .float_interpreter import FloatInterpreter, Observe, Override, find_func
 from .host_model import HostModel
 from .pipeline_files import PipelineFiles
 from .tensors import F32, SINUSOID, from_btc
@@ -70,6 +70,8 @@ class FloatUnet:
         self._fresh: set[str] = set()  # functions whose inputs have not changed since they ran
         self.observe: Observe | None = None
         self.observe_inputs: Observe | None = None
+        self.override: Override | None = None  # takes the place of operations
+        self.observe_fixed = True  # also functions of the conditioning alone, which run once an image
 
     def prepare(self, conditioning: Mapping[str, F32]) -> None:
         """Take the conditioning of one image; everything runs anew."""
@@ -81,9 +83,11 @@ class FloatUnet:
         self._values |= {"sample": sample, "timestep": np.array([timestep], np.float32)}
         changed = {"sample", "timestep"}
         for function, arguments in self._arguments.items():
-            if function in self._fresh and not changed & {a.removesuffix(SINUSOID) for a in arguments}:
+            depends = bool(changed & {a.removesuffix(SINUSOID) for a in arguments})
+            if function in self._fresh and not depends:
                 continue
-            found = self._run.run(function, self._values, self.observe, self.observe_inputs)
+            seen = (self.observe, self.observe_inputs) if depends or self.observe_fixed else (None, None)
+            found = self._run.run(function, self._values, *seen, self.override)
             self._values |= found
             changed |= set(found)
             self._fresh.add(function)

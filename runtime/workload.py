@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 
@@ -29,6 +31,11 @@ def evaluation_prompts() -> list[str]:
 def calibration_prompts() -> list[str]:
     """The prompts that statistics are taken over."""
     return [line.strip() for line in _text("calibration_prompts.txt").splitlines() if line.strip()]
+
+
+def prompts_sha256(prompts: Sequence[str]) -> str:
+    """Digest of prompts in order, as calibrations and records of measurements state it."""
+    return hashlib.sha256(json.dumps(list(prompts)).encode()).hexdigest()
 
 
 def _text(name: str) -> str:

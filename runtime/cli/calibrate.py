@@ -11,7 +11,12 @@ import typer
 def calibrate(
     model: Annotated[Path, typer.Argument(help="An exported pipeline folder.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="The file to write.")],
-    prompts: Annotated[int, typer.Option(help="How many of the calibration prompts.")] = 8,
+    prompts: Annotated[
+        int | None, typer.Option(help="How many of the calibration prompts, or of --captions; default: 8, or all.")
+    ] = None,
+    captions: Annotated[
+        Path | None, typer.Option(help="A text file with the model's own captions, one a line, to calibrate with.")
+    ] = None,
     steps: Annotated[int, typer.Option(help="Denoising steps a prompt.")] = 20,
     guidance: Annotated[float, typer.Option(help="Guidance scale.")] = 5.0,
     size: Annotated[str | None, typer.Option(help="WIDTHxHEIGHT; default: the model's.")] = None,
@@ -32,10 +37,12 @@ def calibrate(
       dpuc calibrate out/tiny -o out/calib.safetensors
       dpuc calibrate out/sdxl --prompts 2 --steps 5 --of-steps 20 -o out/sdxl-calib.safetensors
     """
-    from ..calibrate import calibrate_folder
+    from ..calibrate import calibrate_folder, first_of, read_captions
     from .common import check_output, parse_size, progress
 
     check_output(out)
+    default = prompts if prompts is not None else 8
+    chosen = default if captions is None else first_of(read_captions(captions), prompts)
     with progress("calibrating") as bar:
-        calibrate_folder(model, out, prompts, steps, guidance, parse_size(size), bar, of_steps, device, grams)
+        calibrate_folder(model, out, chosen, steps, guidance, parse_size(size), bar, of_steps, device, grams)
     typer.echo(f"wrote {out}")

@@ -32,6 +32,12 @@ def compile_model(
     gptq: Annotated[
         bool, typer.Option("--gptq", help="int4 weights that make up for each other's errors; calibrate with --grams.")
     ] = False,
+    collector: Annotated[
+        str, typer.Option(help="What static scales cover: absmax, mean or percentile (99.99, or percentile99.9).")
+    ] = "absmax",
+    smooth: Annotated[
+        bool, typer.Option("--smooth", help="Move factors of channels from inputs of linears into weights: exact.")
+    ] = False,
     check: Annotated[bool, typer.Option("--check", help="Compare every value with the interpreter.")] = False,
     bisect: Annotated[Path | None, typer.Option(help="--check, and write the first difference here.")] = None,
     estimate: Annotated[bool, typer.Option("--estimate", help="Only say what an image would cost.")] = False,
@@ -44,6 +50,7 @@ def compile_model(
       dpuc compile out/tiny --calibration out/calib.safetensors --size 64x64 -o out/tiny.dpu --check
       dpuc compile configs/workload/sdxl_base --arch dpu_f2,dpu_32tops,dpu_asic --estimate
     """
+    from ...passes.collectors import parse_collector
     from ...passes.policy import choose_policy
     from ..compiling import compile_text, estimate_text, parse_shapes
     from .common import check_output, parse_size, say_stage
@@ -59,6 +66,10 @@ def compile_model(
     if gptq and (estimate or not chosen.has_int4):
         what = "an estimate reads no weights" if estimate else f"policy '{chosen.name}' has no int4 weights"
         raise DpuError("--gptq", what, hint="leave out one of the two", code="E501")
+    found = parse_collector(collector)
+    if estimate and (smooth or found.text != "absmax"):
+        option = "--smooth" if smooth else f"--collector {collector}"
+        raise DpuError(option, "an estimate reads no calibration", hint="leave out one of the two", code="E501")
     if estimate:
         typer.echo(estimate_text(model, arch, steps, parse_size(size), batch, chosen))
         return
@@ -78,6 +89,8 @@ def compile_model(
         uncalibrated,
         say_stage,
         gptq,
+        found,
+        smooth,
     )
     typer.echo(text)
     raise typer.Exit(0 if ok else 1)

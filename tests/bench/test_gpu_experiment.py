@@ -13,7 +13,7 @@ from dpu.bench.evaluate import named
 from dpu.bench.gate_evidence import EXPERIMENT, Evidence, read_evidence
 from dpu.bench.gpu import measure, planned
 from dpu.bench.gpu_context import Bench
-from dpu.bench.gpu_experiment import policy, prompts_sha256, seed_text, stated
+from dpu.bench.gpu_experiment import policy, seed_text, stated
 from dpu.bench.gpu_merge import merge, repetitions
 from dpu.bench.gpu_table import table
 from dpu.errors import DpuError
@@ -21,7 +21,7 @@ from dpu.frontend.onnx_load import weights_digest
 from dpu.frontend.sdxl import export_tiny
 from dpu.frontend.tiny import tiny_configs
 from dpu.measurement import DeviceIdentity, Measurement, read_measurements, write_measurements
-from dpu.runtime.workload import evaluation_prompts
+from dpu.runtime.workload import evaluation_prompts, prompts_sha256
 from dpu.simulator.economics.inputs import accelerator
 from dpu.simulator.economics.workload import Workload
 

@@ -9,9 +9,9 @@ from dpu.ir.container import Base
 from dpu.ir.dialects import parse_module
 from dpu.passes.calibration import Calibration
 from dpu.passes.quantise import fetcher, quantise
-from dpu.runtime.calibrate import Statistics
 from dpu.runtime.check.compare import check
 from dpu.runtime.float_interpreter import FloatInterpreter
+from dpu.runtime.statistics import Statistics
 from dpu.simulator.machine import Machine
 
 C, SIDE = 16, 6

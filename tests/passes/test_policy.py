@@ -59,10 +59,10 @@ def lines(text: str) -> list[str]:
 
 
 def test_shipped_policies() -> None:
-    assert policy_names() == ["w4a8", "w8a16", "w8a8", "w8a8-static"]
+    assert policy_names() == ["tiny-searched", "w4a8", "w8a16", "w8a8", "w8a8-sensitive", "w8a8-static"]
     for name in policy_names():
         assert named_policy(name).name == name
-    assert len({named_policy(n).digest for n in policy_names()}) == 4
+    assert len({named_policy(n).digest for n in policy_names()}) == 6
     assert named_policy("w8a8").default == Precision()
     assert choose_policy(None, None) == named_policy("w8a8")
 

@@ -14,9 +14,9 @@ from dpu.ir.isa import DMA, DmaFormat, Opcode
 from dpu.passes.calibration import Calibration
 from dpu.passes.policy import Choices, Policy, Precision, Rule
 from dpu.passes.quantise import Derived, fetcher, quantise
-from dpu.runtime.calibrate import Statistics
 from dpu.runtime.check.compare import check
 from dpu.runtime.float_interpreter import FloatInterpreter
+from dpu.runtime.statistics import Statistics
 from dpu.simulator.timing import simulate
 
 from ..properties.harness import Net, Value

@@ -13,9 +13,9 @@ from dpu.ir.dialects import parse_module, print_module
 from dpu.passes.calibration import Calibration
 from dpu.passes.policy import Choices, Policy, Precision
 from dpu.passes.quantise import fetcher, quantise
-from dpu.runtime.calibrate import Statistics
 from dpu.runtime.check.compare import check
 from dpu.runtime.float_interpreter import FloatInterpreter
+from dpu.runtime.statistics import Statistics
 
 from .simulated import result
 

@@ -27,8 +27,8 @@ from dpu.ir.isa import Words
 from dpu.passes.calibration import Calibration
 from dpu.passes.policy import Choices, Policy
 from dpu.passes.quantise import Derived, fetcher, quantise
-from dpu.runtime.calibrate import Statistics
 from dpu.runtime.float_interpreter import FloatInterpreter
+from dpu.runtime.statistics import Statistics
 from dpu.simulator.machine import Machine
 from dpu.simulator.timing import simulate
 

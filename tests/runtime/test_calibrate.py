@@ -12,10 +12,20 @@ import torch
 from dpu.errors import DpuError
 from dpu.ir.dialects import parse_module
 from dpu.passes.calibration import FORMAT, load_calibration
-from dpu.runtime.calibrate import FewSteps, Statistics, _save, calibrate, calibrate_folder, evenly
+from dpu.runtime.calibrate import (
+    RECORDS,
+    FewSteps,
+    _save,
+    calibrate,
+    calibrate_folder,
+    evenly,
+    first_of,
+    read_captions,
+)
 from dpu.runtime.float_interpreter import FloatInterpreter
-from dpu.runtime.pipeline import Pipeline
+from dpu.runtime.pipeline import Pipeline, Request
 from dpu.runtime.pipeline_files import FolderFiles
+from dpu.runtime.statistics import Statistics
 
 ATTENTION = """builtin.module { func.func @unet(%q: tensor<2x3x4xf32>, %v: tensor<2x5x4xf32>) -> tensor<2x3x4xf32> {
   %y = dpu.attention %q, %v, %v heads 1 : i64 scale 0.5 : f64 key_block 64 : i64 prob_bits 8 : i64 :
@@ -146,6 +156,87 @@ def test_an_interrupted_run_continues_and_gives_the_same_file(tiny_folder: Path,
     assert "unet/dpu.conv:x" in found
     with pytest.raises(DpuError, match="no statistic 'channel_absmax' for 'nothing:x'"):
         found.channel_absmax("nothing:x")
+
+
+def test_sums_of_what_runs_once_an_image_survive_an_interruption(tiny_folder: Path, tmp_path: Path) -> None:
+    """Continued inside a prompt, the function of the conditioning runs again and is not counted again."""
+    files = FolderFiles(tiny_folder)
+    text = Pipeline(files).encode(Request("a cat", steps=3, height=64, width=64)).inputs()["encoder_hidden_states"]
+    b, t, c = text.shape
+    both = (
+        CONV.removesuffix(" }")
+        + f"""
+      func.func @context(%e: tensor<{b}x{t}x{c}xf32> {{dpu.name = "encoder_hidden_states"}}) ->
+          (tensor<{b}x{t}x4xf32> {{dpu.name = "k"}}) {{
+        %w = dpu.param "m" : tensor<{c}x4xf32>
+        %k = dpu.linear %e, %w : tensor<{b}x{t}x{c}xf32>, tensor<{c}x4xf32> -> tensor<{b}x{t}x4xf32>
+        func.return %k : tensor<{b}x{t}x4xf32> }} }}"""
+    )
+
+    class Two(Store):
+        def get(self, source: str, transform: Sequence[str] = ()) -> np.ndarray:
+            return np.ones((c, 4), np.float16) if source == "m" else super().get(source)
+
+    def run(name: str, stop_after: int = 0) -> Path:
+        def stop(done: int, total: int) -> None:
+            if done == stop_after:
+                raise KeyboardInterrupt
+
+        out = tmp_path / name
+        options: dict[str, Any] = {"size": (64, 64), "progress": stop, "grams": True}
+        calibrate(Pipeline(files), parse_module(both), Two(), out, ["a cat", "a dog"], 3, **options)
+        return out
+
+    whole = run("whole.safetensors")
+    for done in (2, 4):
+        with pytest.raises(KeyboardInterrupt):
+            run("cut.safetensors", stop_after=done)
+    assert run("cut.safetensors").read_bytes() == whole.read_bytes()
+    found = load_calibration(whole).tensors
+    assert found["context/dpu.linear:x:counts"].sum() == 2 * text.size
+    assert found["unet/dpu.conv:x:counts"].sum() == 6 * 2 * 64 * 4
+    assert found["context/dpu.linear:x:channel_square.count"] == 2
+
+
+def test_a_partial_file_of_another_version_is_not_continued(tiny_folder: Path, tmp_path: Path) -> None:
+    pipeline, module, out = Pipeline(FolderFiles(tiny_folder)), parse_module(CONV), tmp_path / "c.safetensors"
+    options: dict[str, Any] = {"prompts": ["a cat"], "steps": 2, "size": (64, 64)}
+
+    def stop(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        calibrate(pipeline, module, Store(), out, **options, progress=stop)
+    partial = tmp_path / ".c.safetensors.partial"
+    kept = load_calibration(partial)
+    assert kept.info["records"] == RECORDS
+    _save(partial, kept.tensors, {k: v for k, v in kept.info.items() if k != "records"})
+    seen: list[int] = []
+    calibrate(pipeline, module, Store(), out, **options, progress=lambda done, _: seen.append(done))
+    assert seen == [1, 2]
+    assert "records" not in load_calibration(out).info  # programs carry it: equal statistics, equal programs
+
+
+def test_captions_of_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "captions.txt"
+    file.write_text("a red square\n\n  a blue circle \n", encoding="utf-8")
+    assert read_captions(file) == ["a red square", "a blue circle"]
+    assert first_of(read_captions(file), 1) == ["a red square"]
+    with pytest.raises(DpuError) as e:
+        first_of(read_captions(file), 3)
+    assert e.value.text().splitlines()[0] == "error[E501]: --prompts: 3 is not between 1 and 2"
+    file.write_text("\n")
+    hint = "  try: one caption a line, as the model was trained on"
+    with pytest.raises(DpuError) as e:
+        read_captions(file)
+    assert e.value.text().splitlines() == [f"error[E501]: --captions {file}: holds no caption", hint]
+    file.write_bytes(b"\xff\xfe")
+    with pytest.raises(DpuError) as e:
+        read_captions(file)
+    assert e.value.text().splitlines() == [
+        f"error[E501]: --captions {file}: not a readable text file (no UTF-8)",
+        hint,
+    ]
 
 
 def test_bad_files_are_refused(tmp_path: Path) -> None:
