@@ -1,4 +1,4 @@
-# Targets: demo, test, test-slow, lint, lint-rtl, formal, gpu-evidence, train, clean. Everything happens in .venv, made on first use from python3 (3.11 or newer).
+# Targets: demo, test, test-slow, lint, lint-rtl, formal, gpu-evidence, train, sdxl-quality, clean. Everything happens in .venv, made on first use from python3 (3.11 or newer).
 
 PYTHON ?= python3
 PIP_FLAGS ?=
@@ -15,7 +15,7 @@ export OMP_WAIT_POLICY ?= passive
 export OMP_NUM_THREADS ?= 1
 export HF_HUB_OFFLINE := 1
 
-.PHONY: demo test test-slow lint lint-rtl formal gpu-evidence train clean
+.PHONY: demo test test-slow lint lint-rtl formal gpu-evidence train sdxl-quality clean
 .DELETE_ON_ERROR:
 
 $(STAMP): pyproject.toml
@@ -68,6 +68,24 @@ gpu-evidence: $(STAMP)
 # On a machine with an NVIDIA GPU: trains the small pipeline of bench/train and evaluates it. 22 minutes; continues.
 train: $(STAMP)
 	$(BIN)/python -m dpu.bench.train --out $(OUT)/train
+
+# SDXL's quality with weights that you have: MODEL is a diffusers SDXL folder; nothing is downloaded. With a CUDA GPU
+# DEVICE=cuda: about 6 minutes a picture and precision. COUNT=1 rehearses; PLAN=1 only says what it takes.
+PRECISIONS ?= w8a8,w8a8-static,w4a8
+DEVICE ?= cpu
+COUNT ?= 0
+STEPS ?= 20
+RESULT ?= results/quality/sdxl.json
+SDXL_WORK ?= $(OUT)/sdxl-quality
+sdxl-quality: export OMP_NUM_THREADS = $(shell nproc 2>/dev/null || echo 2)
+sdxl-quality: $(STAMP)
+	@test -n "$(MODEL)" || { echo 'MODEL is missing: make sdxl-quality MODEL=DIR, a diffusers SDXL folder with its' \
+	  'weights; for a rehearsal: $(BIN)/dpuc export sdxl -o $(OUT)/sdxl'; exit 2; }
+	mkdir -p $(dir $(RESULT))
+	$(BIN)/dpubench sdxl-quality "$(MODEL)" --precisions "$(PRECISIONS)" --count $(COUNT) --steps $(STEPS) \
+	  --device $(DEVICE) $(if $(INCEPTION),--inception "$(INCEPTION)") $(if $(STATISTICS),--statistics "$(STATISTICS)") \
+	  $(if $(CLIP),--clip "$(CLIP)") $(if $(CAPTIONS),--captions "$(CAPTIONS)") $(if $(PLAN),--plan) $(if $(JOBS),--jobs $(JOBS)) \
+	  --work "$(SDXL_WORK)" -o "$(RESULT)"
 
 # Minutes to an hour of one core; writes results/rtl/formal.json and the table of rtl/formal/README.md.
 formal: $(STAMP)

@@ -59,7 +59,7 @@ def export_pipeline(
         source=folder,
         graph_only=graph_only,
         seed=seed,
-        size=size or (_own_size(folder) if folder is not None else 1024),
+        size=size or (own_size(folder) if folder is not None else 1024),
         opset=opset,
         precision=kind,
         symbolic=open_sizes,
@@ -68,7 +68,7 @@ def export_pipeline(
     )
 
 
-def _own_size(folder: Path) -> int:
+def own_size(folder: Path) -> int:
     """The image side in pixels that the pipeline in `folder` was trained for: its latent's, times the VAE's scale.
 
     Raises:

@@ -241,6 +241,10 @@ class Pipeline:
 
     def decode(self, latents: F32) -> npt.NDArray[np.uint8]:
         """Pixels [height, width, 3] of latents [1, 4, h, w]."""
+        return np.asarray(np.round(self.decode_floats(latents) * 255), np.uint8)
+
+    def decode_floats(self, latents: F32) -> F32:
+        """The picture [height, width, 3] of latents [1, 4, h, w], from 0 to 1, before it becomes 8-bit pixels."""
         config = self._vae_config
         if config.get("latents_mean") and config.get("latents_std"):
             mean, std = (np.array(config[k], np.float32).reshape(1, -1, 1, 1) for k in ("latents_mean", "latents_std"))
@@ -248,8 +252,7 @@ class Pipeline:
         else:
             latents = latents / np.float32(config["scaling_factor"])
         image = self._vae_decoder({next(iter(self._vae_decoder.inputs)): latents})[self._vae_decoder.outputs[0]]
-        pixels = np.clip(image[0] / 2 + 0.5, 0, 1).transpose(1, 2, 0)
-        return np.asarray(np.round(pixels * 255), np.uint8)
+        return np.asarray(np.clip(image[0] / 2 + 0.5, 0, 1).transpose(1, 2, 0))
 
     def generate(
         self,

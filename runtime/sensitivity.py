@@ -69,11 +69,11 @@ def sensitivity(
     Raises:
         DpuError: no inputs, an input or a statistic is missing, or an operation has no quantised form.
     """
-    functions, targets = _targets(module, inputs)
+    functions, targets = targets_of(module, inputs)
     interpreter, quantiser = FloatInterpreter(module, weights), FakeQuantiser(module, calibration)
     noise = dict.fromkeys(targets, 0.0)
     for i, given in enumerate(inputs):
-        forward = _Forward(functions, interpreter, given)
+        forward = Forward(functions, interpreter, given)
         for j, op in enumerate(targets):
             noise[op] += forward.noise(op, quantiser) / len(inputs)
             if progress:
@@ -95,7 +95,7 @@ def own_noise(
     Raises:
         DpuError: as of `sensitivity`.
     """
-    functions, targets = _targets(module, inputs)
+    functions, targets = targets_of(module, inputs)
     interpreter, quantiser = FloatInterpreter(module, weights), FakeQuantiser(module, calibration)
     noise = dict.fromkeys(targets, 0.0)
     done = 0
@@ -119,7 +119,7 @@ def own_noise(
     return _costs(module, noise)
 
 
-def _targets(module: ModuleOp, inputs: Sequence[Mapping[str, npt.ArrayLike]]) -> tuple[list[FuncOp], list[Operation]]:
+def targets_of(module: ModuleOp, inputs: Sequence[Mapping[str, npt.ArrayLike]]) -> tuple[list[FuncOp], list[Operation]]:
     """The functions, and their operations that have a quantised form."""
     if not inputs:
         raise DpuError("sensitivity", "no inputs", code="E501")
@@ -145,8 +145,8 @@ def _decibels(noise_over_signal: float) -> float:
     return -10 * log10(noise_over_signal) if noise_over_signal else inf
 
 
-class _Forward:
-    """A float forward over all functions, its values kept."""
+class Forward:
+    """A float forward over all functions, its values kept, and what one changed operation does to its outputs."""
 
     def __init__(
         self, functions: Sequence[FuncOp], interpreter: FloatInterpreter, inputs: Mapping[str, npt.ArrayLike]

@@ -8,7 +8,8 @@ decoder; against the image of a pipeline that is float32 as a whole, those of th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import sqrt
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +30,13 @@ def sqnr(reference: npt.ArrayLike, found: npt.ArrayLike) -> float:
     return 10 * float(np.log10(signal / noise)) if signal else float("-inf")
 
 
+def cosine(reference: npt.ArrayLike, found: npt.ArrayLike) -> float:
+    """r.f / (|r| |f|) over all elements, in -1 to 1; NaN where one is all zeros or not finite."""
+    r, f = np.asarray(reference, np.float64).ravel(), np.asarray(found, np.float64).ravel()
+    size = sqrt(float(r @ r)) * sqrt(float(f @ f))
+    return float(np.clip(r @ f / size, -1, 1)) if np.isfinite(size) and size > 0 else float("nan")
+
+
 def psnr(reference: npt.ArrayLike, found: npt.ArrayLike, peak: float = 255.0) -> float:
     """10 log10(peak^2 / mean (r - f)^2) in dB; infinite when equal."""
     r, f = np.asarray(reference, np.float64), np.asarray(found, np.float64)
@@ -38,7 +46,7 @@ def psnr(reference: npt.ArrayLike, found: npt.ArrayLike, peak: float = 255.0) ->
 
 @dataclass(frozen=True)
 class Comparison:
-    """SQNR in dB of the UNet's output in each step, of the final latents, and the PSNR of the images."""
+    """SQNR in dB and cosine of the UNet's output in each step, SQNR of the final latents, PSNR of the images."""
 
     timesteps: list[float]
     teacher_forced: list[float]
@@ -48,6 +56,8 @@ class Comparison:
     reference: Image
     found: Image
     whole: Image | None = None  # of the pipeline whose text encoders and VAE decoder are float32 too
+    teacher_forced_cosine: list[float] = field(default_factory=list)
+    free_running_cosine: list[float] = field(default_factory=list)
 
     @property
     def whole_latents(self) -> float:
@@ -124,6 +134,8 @@ def compare(
         expected,
         found,
         first,
+        [cosine(s.noise, a) for s, a in zip(truth, both.answers, strict=True)],
+        [cosine(s.noise, f.noise) for s, f in zip(truth, free, strict=True)],
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from ...runtime.cli.common import new_app, run_app
 from . import economics
+from .attention import attention
 from .blocks import blocks
 from .campaign import campaign
 from .caption import caption
@@ -24,6 +25,8 @@ from .image import image
 from .memory import memory
 from .metrics import metrics
 from .mutate import mutate
+from .policy_search import policy_search
+from .predict import predict
 from .products import products
 from .profile import profile
 from .quality import quality
@@ -32,6 +35,8 @@ from .report import report
 from .rtl_image import rtl_image
 from .rtl_mutants import rtl_mutants
 from .rtl_size import rtl_size
+from .sdxl_quality import sdxl_quality
+from .sensitivity import sensitivity
 from .sizes import sizes
 from .tables import tables
 from .timing import timing
@@ -65,6 +70,11 @@ VERBS: dict[str, Callable[..., None]] = {
     "profile": profile,
     "metrics": metrics,
     "quality": quality,
+    "predict": predict,
+    "attention": attention,
+    "sensitivity": sensitivity,
+    "policy-search": policy_search,
+    "sdxl-quality": sdxl_quality,
     "caption": caption,
     "held-out": held_out,
     "report": report,

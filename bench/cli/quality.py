@@ -14,7 +14,7 @@ from ...runtime.cli.common import check_output, progress, say
 def quality(
     model: Annotated[Path, typer.Argument(help="A diffusers folder of make train, with its classifier.")],
     precisions: Annotated[
-        str, typer.Option(help="With commas between them; +gptq after one with int4 weights, or policy files.")
+        str, typer.Option(help="With commas between them: policies or files; +gptq, +smooth, +percentile, +mean after.")
     ] = "w8a8,w8a8-static,w4a8,w8a16",
     seeds: Annotated[int, typer.Option(help="Pictures of each prompt.")] = 10,
     steps: Annotated[str, typer.Option(help="Denoising steps, with commas between them.")] = "20",
@@ -49,8 +49,8 @@ def quality(
     request = Request(
         model,
         work,
-        _names(precisions),
-        _numbers(steps),
+        names(precisions),
+        numbers(steps),
         seeds,
         limit,
         arch,
@@ -74,14 +74,24 @@ def quality(
     typer.echo(found.text())
 
 
-def _names(text: str) -> tuple[str, ...]:
+def names(text: str) -> tuple[str, ...]:
+    """What an option names, with commas between.
+
+    Raises:
+        DpuError: it names none.
+    """
     found = tuple(n.strip() for n in text.split(",") if n.strip())
     if not found:
         raise DpuError("--precisions", "names none", hint="such as --precisions w8a8,w4a8", code="E501")
     return found
 
 
-def _numbers(text: str) -> tuple[int, ...]:
+def numbers(text: str) -> tuple[int, ...]:
+    """The numbers of `--steps`, each once.
+
+    Raises:
+        DpuError: they are none.
+    """
     try:
         return tuple(dict.fromkeys(int(n) for n in text.split(",")))
     except ValueError as e:

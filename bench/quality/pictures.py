@@ -240,7 +240,7 @@ def open_maker(model: str, work: str, precision: str, device: str, size: int, gu
         DpuError: the program cannot be loaded.
     """
     if precision == "fp16":
-        return _diffusers(Path(model), guidance)
+        return diffusers_maker(Path(model), guidance)
     if precision == "fp32":
         return _reference(Path(work) / "export", size, guidance)
     return _simulated(program_path(Path(work), precision), device, size, guidance)
@@ -284,28 +284,69 @@ def _simulated(path: Path, device: str, size: int, guidance: float) -> Maker:
     return make
 
 
-def _diffusers(model: Path, guidance: float) -> Maker:
+def diffusers_maker(
+    model: Path, guidance: float, device: str = "cpu", negative: str | None = None, side: int = 0
+) -> Maker:
+    """Pictures of a diffusers folder in float16, its VAE in float32 where its config asks for that (`force_upcast`).
+
+    Args:
+        model: the folder.
+        guidance: scale of the guidance.
+        device: "cpu" or "cuda".
+        negative: the negative prompt.
+        side: pixels, each way; 0: the model's own.
+    """
+    import torch
+
+    from ...runtime.float_interpreter import full_float32
+
+    pipeline = _float16(model, device)
+    latent = side // pipeline.vae_scale_factor or pipeline.unet.config.sample_size
+    shape = (1, pipeline.unet.config.in_channels, latent, latent)
+    sized = {"height": side, "width": side} if side else {}
+
+    def make(prompt: str, steps: int, seed: int) -> tuple[Pixels, int]:
+        # The runtime's noise: drawn in float32 on the CPU.
+        noise = torch.randn(shape, generator=torch.Generator().manual_seed(seed)).half()
+        with full_float32():
+            image = pipeline(
+                prompt=prompt,
+                negative_prompt=negative,
+                latents=noise.to(device),
+                num_inference_steps=steps,
+                guidance_scale=guidance,
+                output_type="pt",
+                **sized,
+            ).images[0]
+        bad = int((~torch.isfinite(image)).sum())
+        pixels = (image.float() * 255).round().clamp(0, 255).permute(1, 2, 0).to(torch.uint8).cpu().numpy()
+        return np.ascontiguousarray(pixels), bad
+
+    return make
+
+
+def _float16(model: Path, device: str) -> Any:
+    """The pipeline of a folder, all of it in float16, without the library's advice against float16 on a CPU."""
+    import warnings
+
     import diffusers
     import torch
     import transformers
 
     libraries: Any = diffusers, transformers  # mostly untyped
+    logging = libraries[0].utils.logging
     for library in libraries:
         library.utils.logging.disable_progress_bar()
-    loaded = libraries[0].StableDiffusionXLPipeline.from_pretrained(model, add_watermarker=False, local_files_only=True)
-    pipeline: Any = loaded.to(torch.float16)
+    before = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # the argument's name changes from torch_dtype to dtype
+            pipeline = libraries[0].StableDiffusionXLPipeline.from_pretrained(
+                model, torch_dtype=torch.float16, add_watermarker=False, local_files_only=True
+            )
+            pipeline.to(device, torch.float16)
+    finally:
+        logging.set_verbosity(before)
     pipeline.set_progress_bar_config(disable=True)
-    side = pipeline.unet.config.sample_size
-    shape = (1, pipeline.unet.config.in_channels, side, side)
-
-    def make(prompt: str, steps: int, seed: int) -> tuple[Pixels, int]:
-        # The runtime's noise: drawn in float32 on the CPU.
-        noise = torch.randn(shape, generator=torch.Generator().manual_seed(seed)).half()
-        image = pipeline(
-            prompt=prompt, latents=noise, num_inference_steps=steps, guidance_scale=guidance, output_type="pt"
-        ).images[0]
-        bad = int((~torch.isfinite(image)).sum())
-        pixels = (image.float() * 255).round().clamp(0, 255).permute(1, 2, 0).to(torch.uint8).numpy()
-        return np.ascontiguousarray(pixels), bad
-
-    return make
+    return pipeline

@@ -10,16 +10,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ...errors import DpuError
 from ...files import atomic_write, sha256
+from ...passes.policy import Policy
 from ..train.captions import FORMS, caption, split
-
-if TYPE_CHECKING:
-    from ...passes.policy import Policy
+from .variants import parse_variant
 
 Say = Callable[[str], None]
 FORMAT: Literal["dpu.quality-plan/1"] = "dpu.quality-plan/1"
@@ -31,7 +30,6 @@ ARITHMETIC = {
     "fp32": "ONNX Runtime on the CPU, float32 arithmetic on the same float16 weights; dpurun --target cpu",
 }
 GPTQ = "+gptq"
-"""After the name of a precision: errors of int4 weights are compensated."""
 CALIBRATION_PROMPTS, CALIBRATION_STEPS, GUIDANCE = 16, 20, 5.0
 SIZE = 128  # pixels, each way: that of train/compose.py, which loads torch
 PARTS = ("unet", "vae", "text_encoder", "text_encoder_2", "tokenizer", "tokenizer_2", "scheduler")
@@ -128,25 +126,19 @@ def _short(value: object) -> str:
     return repr(value[:12] + "..." if isinstance(value, str) and len(value) == 64 else value)
 
 
-def parse_precision(name: str) -> tuple[Policy, bool]:
-    """(policy, whether with GPTQ) of `w4a8`, `w4a8+gptq` or the path of a policy file.
+def label(name: str) -> str:
+    """What a precision is called in tables and file names.
 
     Raises:
-        DpuError: there is no such policy.
+        DpuError: see `parse_variant`.
     """
-    from ...passes.policy import named_policy, read_policy
-
-    base = name.removesuffix(GPTQ)
-    policy = read_policy(Path(base)) if base.endswith(".json") else named_policy(base)
-    if (gptq := base != name) and not policy.has_int4:
-        raise DpuError(f"--precisions {name}", f"policy '{policy.name}' has no int4 weights", code="E501")
-    return policy, gptq
+    return parse_variant(name).label
 
 
-def label(name: str) -> str:
-    """What a precision is called in tables and file names: a policy file by the name inside."""
-    policy, gptq = parse_precision(name)
-    return policy.name + GPTQ * gptq
+def parse_precision(name: str) -> tuple[Policy, bool]:
+    """(policy, whether with GPTQ): `parse_variant` without the rest."""
+    variant = parse_variant(name)
+    return variant.policy, variant.gptq
 
 
 def captions_of_training(count: int = CALIBRATION_PROMPTS) -> list[str]:
@@ -174,25 +166,29 @@ def prepare(
         DpuError: anything that these three refuse.
     """
     from ...codegen.driver import compile_folder
+    from ...runtime.calibrate import calibrate_folder
 
     folder = _exported(model, plan, work, say)
     missing = [p for p in precisions if not program_path(work, p).is_file()]
     calibration = work / "calibration.safetensors"
     if missing and not calibration.is_file():
         say(f"calibrating: {plan.calibration_prompts} captions, {plan.calibration_steps} steps each ...")
-        _calibrate(folder, plan, calibration)
+        prompts, size = captions_of_training(plan.calibration_prompts), (plan.size, plan.size)
+        calibrate_folder(folder, calibration, prompts, plan.calibration_steps, plan.guidance, size, grams=True)
     (work / "programs").mkdir(exist_ok=True)
     for name in missing:
         say(f"compiling {label(name)} for {plan.arch} ...")
-        policy, gptq = parse_precision(name)
+        variant = parse_variant(name)
         compile_folder(
             folder,
             arch=plan.arch,
-            precision=policy,
+            precision=variant.policy,
             calibration=calibration,
             size=(plan.size, plan.size),
             out=program_path(work, name),
-            gptq=gptq,
+            gptq=variant.gptq,
+            collector=variant.collector,
+            smooth=variant.smooth,
         )
 
 
@@ -204,33 +200,3 @@ def _exported(model: Path, plan: Plan, work: Path, say: Say) -> Path:
         say("exporting ...")
         export_pipeline(str(model), folder, size=plan.size, open_sizes=True)
     return folder
-
-
-def _calibrate(folder: Path, plan: Plan, out: Path) -> None:
-    from ...frontend.onnx_load import weights_digest
-    from ...frontend.part_shapes import part_shapes
-    from ...runtime.calibrate import calibrate, canonical_unet
-    from ...runtime.parts import PARTS as HOSTED
-    from ...runtime.parts import canonical_part
-    from ...runtime.pipeline import Pipeline
-    from ...runtime.pipeline_files import FolderFiles
-
-    pipeline = Pipeline(FolderFiles(folder))
-    latent = (plan.size // pipeline.scale,) * 2
-    module, weights = canonical_unet(folder, 2, latent)
-    graphs = {n: canonical_part(folder, n, part_shapes(folder / n / "model.onnx", latent)) for n in HOSTED}
-    onnx = folder / "unet" / "model.onnx"
-    calibrate(
-        pipeline,
-        module,
-        weights,
-        out,
-        captions_of_training(plan.calibration_prompts),
-        plan.calibration_steps,
-        plan.guidance,
-        (plan.size, plan.size),
-        sha256(onnx),
-        parts=graphs,
-        weights_digest=weights_digest(onnx),
-        grams=True,
-    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import Field, ValidationError
 
@@ -17,6 +17,10 @@ from ..rates import Result
 FORMAT: Literal["dpu.quality/1"] = "dpu.quality/1"
 POINTS = 0.02
 """How far caption accuracy of W8A8 with dynamic scales may lie below the reference's."""
+PREDICTED_DB = 0.5
+"""How far the mean PSNR of predicted pictures may lie from that of the simulated ones, dB."""
+UNIFORM = "w8a8"
+"""The precision that others are held against."""
 
 
 class Value(Result):
@@ -57,6 +61,34 @@ class Accuracy(Result):
     high: float
 
 
+class Predicted(Result):
+    """PSNR of a second implementation's pictures (`predict.py`) beside the simulator's, same prompts and seeds."""
+
+    prompts: int
+    images: int
+    psnr: Value  # dB, of the predicted pictures against the reference
+    simulated: Value  # dB, of the simulated ones
+    difference: Value  # dB, predicted less simulated, paired by prompt
+    beside_simulated: Value  # dB, of the predicted against the simulated pictures; equal ones count as 100
+    flip: Value  # of the predicted pictures against the reference
+    cpu_seconds_an_image: float  # measured; median
+    made_on: tuple[str, ...] = ()
+    predictor_sha256: str = ""  # of its source
+    arithmetic: str = "torch in float32 on diffusers' modules, fake quantisation written apart from the compiler's"
+
+    @property
+    def verdict(self) -> str:
+        """Whether the mean is within the bound, and the interval with it."""
+        d = self.difference
+        if not isinstance(d.value, float) or abs(d.value) > PREDICTED_DB:
+            return f"NOT within {PREDICTED_DB:g} dB"
+        ends = [e for e in (d.low, d.high) if isinstance(e, float)]
+        if len(ends) < 2:
+            return f"within {PREDICTED_DB:g} dB, no interval"
+        sure = max(map(abs, ends)) <= PREDICTED_DB
+        return f"within {PREDICTED_DB:g} dB, the interval {'too' if sure else 'is not'}"
+
+
 class Row(Result):
     """One precision at one number of steps; metrics are against the reference at the same steps, none of itself."""
 
@@ -70,6 +102,7 @@ class Row(Result):
     made_on: tuple[str, ...] = ()  # processors and versions
     accuracy_change: Value | None = None  # in shares, paired by prompt
     psnr: Value | None = None  # dB
+    psnr_gain: Value | None = None  # dB more than w8a8's pictures of the same run, paired by prompt
     ssim: Value | None = None
     ms_ssim: Value | None = None
     flip: Value | None = None
@@ -78,16 +111,19 @@ class Row(Result):
     psnr_quantiles: tuple[Number, ...] = ()  # 5, 50 and 95 % of the pictures
     equal_images: int = 0
     layers: dict[str, int] = Field(default_factory=dict)  # of the program: how many have which precision
+    predicted: Predicted | None = None  # by `dpubench predict`
 
 
 class Sqnr(Result):
-    """SQNR in dB of the noise prediction against float32, step by step, means over prompts (seed 0)."""
+    """SQNR in dB and cosine of the noise prediction against float32, step by step, means over prompts (seed 0)."""
 
     precision: str
     steps: int
     prompts: int
     one_forward: tuple[float, ...]  # on the reference's samples
     free_running: tuple[float, ...]
+    one_forward_cosine: tuple[float, ...] = ()  # not in files of earlier versions
+    free_running_cosine: tuple[float, ...] = ()
 
 
 class Cost(Result):
@@ -131,7 +167,7 @@ class Quality(Result):
 
     def text(self) -> str:
         """The table for people."""
-        return "\n".join([*_table(self), *verdicts(self)])
+        return "\n".join([*_table(self), *verdicts(self), *better_than_uniform(self)])
 
 
 def read(path: Path) -> Quality | None:
@@ -164,7 +200,11 @@ def merged(new: Quality, old: Quality | None, path: Path) -> Quality:
             raise DpuError(str(path), what, hint="choose another output file", code="E522")
     stale = {n for n, digest in old.programs.items() if new.programs.get(n, digest) != digest}
     rows = {(r.precision, r.steps): r for r in old.rows if r.precision not in stale}
-    rows |= {(r.precision, r.steps): r for r in new.rows}
+    others = {r.steps: r.psnr for r in old.rows if r.precision == UNIFORM}
+    for r in new.rows:
+        if r.precision == UNIFORM and r.psnr != others.get(r.steps):  # earlier gains are over other pictures
+            rows = {k: o.model_copy(update={"psnr_gain": None}) if k[1] == r.steps else o for k, o in rows.items()}
+    rows |= {(r.precision, r.steps): _with_prediction(r, rows.get((r.precision, r.steps))) for r in new.rows}
     sqnr = {(s.precision, s.steps): s for s in old.sqnr if s.precision not in stale}
     sqnr |= {(s.precision, s.steps): s for s in new.sqnr}
     costs = {(c.precision, c.model, c.arch, c.steps): c for c in (*old.costs, *new.costs)}
@@ -175,6 +215,13 @@ def merged(new: Quality, old: Quality | None, path: Path) -> Quality:
         "programs": old.programs | new.programs,
     }
     return new.model_copy(update=changes)
+
+
+def _with_prediction(new: Row, old: Row | None) -> Row:
+    """A row, with the prediction of an earlier one of the same program."""
+    if new.predicted is not None or old is None or old.predicted is None:
+        return new
+    return new.model_copy(update={"predicted": old.predicted})
 
 
 def _order(precision: str, rows: Sequence[Row]) -> tuple[int, str]:
@@ -212,5 +259,52 @@ def verdicts(q: Quality) -> list[str]:
         lines.append(
             f"w8a8, {r.steps} steps, {r.images} images: caption accuracy changes by {change.text(3, 100)} points from"
             f" {q.reference}'s: {kept} {100 * POINTS:g} points; {how}"
+        )
+    return lines
+
+
+class Beside(NamedTuple):
+    """A precision and uniform w8a8: PSNR gained, and by what part the small model's image takes more on an arch."""
+
+    precision: str
+    steps: int
+    images: int
+    arch: str
+    gain: Value  # dB
+    seconds: float  # -0.01: 1 % less time
+    dram_bytes: float
+
+    @property
+    def better(self) -> bool:
+        """Whether its pictures are better, by the whole interval."""
+        return isinstance(self.gain.value, float) and isinstance(self.gain.low, float) and self.gain.low > 0
+
+
+def beside_uniform(q: Quality) -> list[Beside]:
+    """Every precision that was scored together with w8a8, on every arch on which both were timed."""
+    costs = {(c.precision, c.arch, c.steps): c for c in q.costs if c.model == "tiny"}
+    found = []
+    for r in q.rows:
+        for name, arch, steps in costs:
+            base = costs.get((UNIFORM, arch, steps))
+            if (name, steps) == (r.precision, r.steps) and r.psnr_gain is not None and base is not None:
+                own = costs[name, arch, steps]
+                time, bytes_ = own.seconds / base.seconds - 1, own.dram_bytes / base.dram_bytes - 1
+                found.append(Beside(name, steps, r.images, arch, r.psnr_gain, time, bytes_))
+    return found
+
+
+def better_than_uniform(q: Quality) -> list[str]:
+    """Which precisions have better pictures than w8a8 in no more simulated time: a line for each arch."""
+    groups: dict[tuple[int, str], list[Beside]] = {}
+    for b in beside_uniform(q):
+        groups.setdefault((b.steps, b.arch), []).append(b)
+    lines = []
+    for (steps, arch), some in groups.items():
+        best = sorted((b for b in some if b.better and b.seconds <= 0), key=lambda b: -float(b.gain.value))
+        said = [f"{b.precision} does, by {b.gain.text(3)} dB in {-b.seconds:.2%} less time" for b in best]
+        lines.append(
+            f"better than uniform w8a8 in no more time on {arch} (simulated), {steps} steps: "
+            + ("; ".join(said) or f"NONE of {', '.join(b.precision for b in some)}")
         )
     return lines

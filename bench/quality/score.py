@@ -199,6 +199,13 @@ def row_of(precision: str, steps: int, found: Sequence[Scored], reference: Seque
     return row.model_copy(update=beside)
 
 
+def gain(found: Sequence[Scored], base: Sequence[Scored]) -> Value:
+    """PSNR in dB less that of other pictures of the same prompts and seeds: mean and interval, paired by prompt."""
+    mine, others = (np.stack([s.paired["psnr"] for s in side]).mean(1) for side in (found, base))
+    with np.errstate(invalid="ignore"):  # both sides equal the reference: undefined
+        return Value.of(mean(list(mine - others)))
+
+
 def kernel_distance(reference: Sequence[Scored], found: Sequence[Scored]) -> Estimate:
     """`metrics.kernel.paired_kernel_distance` of prompts with several pictures; none (NaN) of a single prompt."""
     if len(found) < 2:

@@ -1,4 +1,4 @@
-"""SQNR of the noise prediction step by step, of a few prompts: three images each, kept as JSON in the work folder."""
+"""SQNR and cosine of the noise prediction step by step, of a few prompts: kept as JSON in the work folder."""
 
 from __future__ import annotations
 
@@ -30,6 +30,15 @@ class Task(NamedTuple):
     guidance: float
 
 
+class Found(NamedTuple):
+    """Of each step: SQNR in dB and cosine, on the samples of the float32 UNet (one forward) and on its own."""
+
+    one_forward: list[float]
+    free_running: list[float]
+    one_forward_cosine: list[float]
+    free_running_cosine: list[float]
+
+
 def tasks(
     plan: Plan, work: Path, precision: str, steps: int, prompts: int, key: str, device: str = "cpu"
 ) -> list[Task]:
@@ -37,26 +46,26 @@ def tasks(
     return [Task(str(work), precision, steps, p, key, device, plan.size, plan.guidance) for p in range(prompts)]
 
 
-def run(todo: Sequence[Task], jobs: int) -> list[tuple[list[float], list[float]]]:
-    """(one forward, free-running) SQNR of each task, in order."""
+def run(todo: Sequence[Task], jobs: int) -> list[Found]:
+    """What each task found, in order."""
     return list(each(step_errors, todo, jobs))
 
 
-def step_errors(task: Task) -> tuple[list[float], list[float]]:
-    """SQNR in dB of each step: on the samples of the float32 UNet, and on its own."""
+def step_errors(task: Task) -> Found:
+    """Of one prompt, from the work folder if it is there: three images else."""
     path = Path(task.work) / "steps" / folder_name(task.precision) / str(task.steps) / f"{task.prompt:02}.json"
     if path.is_file():
         kept = json.loads(path.read_text())
-        if kept["key"] == task.key:
-            return kept["one_forward"], kept["free_running"]
-    one, free = _compared(task)
+        if kept.pop("key") == task.key and kept.keys() == set(Found._fields):
+            return Found(**kept)
+    found = _compared(task)
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as temporary:
-        temporary.write_text(json.dumps({"key": task.key, "one_forward": one, "free_running": free}) + "\n")
-    return one, free
+        temporary.write_text(json.dumps({"key": task.key, **found._asdict()}) + "\n")
+    return found
 
 
-def _compared(task: Task) -> tuple[list[float], list[float]]:
+def _compared(task: Task) -> Found:
     from ...codegen.dpufile import load
     from ...runtime.parts import device_parts
     from ...runtime.pipeline import Pipeline, Request
@@ -75,16 +84,21 @@ def _compared(task: Task) -> tuple[list[float], list[float]]:
         request = Request(text, steps=task.steps, guidance=task.guidance, height=size[0], width=size[1])
         reference = OnnxUnet(FolderFiles(Path(task.work) / "export"))
         found = compare(pipeline, request, reference, DpuUnet(session))
-    return found.teacher_forced, found.free_running
+    return Found(found.teacher_forced, found.free_running, found.teacher_forced_cosine, found.free_running_cosine)
 
 
-def summary(precision: str, steps: int, found: Sequence[tuple[list[float], list[float]]]) -> Sqnr:
+def summary(precision: str, steps: int, found: Sequence[Found]) -> Sqnr:
     """Means over prompts."""
-    one, free = (np.array([f[i] for f in found]).mean(0) for i in (0, 1))
     return Sqnr(
         precision=folder_name(precision),
         steps=steps,
         prompts=len(found),
-        one_forward=tuple(round(float(x), 2) for x in one),
-        free_running=tuple(round(float(x), 2) for x in free),
+        one_forward=_means([f.one_forward for f in found], 2),
+        free_running=_means([f.free_running for f in found], 2),
+        one_forward_cosine=_means([f.one_forward_cosine for f in found], 6),
+        free_running_cosine=_means([f.free_running_cosine for f in found], 6),
     )
+
+
+def _means(prompts: Sequence[Sequence[float]], digits: int) -> tuple[float, ...]:
+    return tuple(round(float(x), digits) for x in np.array(prompts).mean(0))

@@ -10,27 +10,16 @@ import pytest
 import torch
 from dpu.bench.metrics.clip_score import load, prepared, read_captions
 from dpu.errors import DpuError
-from dpu.frontend.tiny import build_tokenizer
 from safetensors.torch import load_file, save_file
-from transformers import CLIPConfig, CLIPModel, CLIPTextConfig, CLIPVisionConfig
 
 from tests.bench.metrics_images import flat, picture
+from tests.bench.sdxl_files import small_clip
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A CLIP of two small layers on either side, saved as transformers does."""
-    out = tmp_path_factory.mktemp("clip")
-    tokenizer = build_tokenizer()
-    ends = {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": tokenizer.eos_token_id}
-    layers = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
-    text = CLIPTextConfig(vocab_size=len(tokenizer), max_position_embeddings=77, **ends, **layers)
-    vision = CLIPVisionConfig(image_size=32, patch_size=8, **layers)
-    torch.manual_seed(0)
-    model = CLIPModel(CLIPConfig(text_config=text.to_dict(), vision_config=vision.to_dict(), projection_dim=16))
-    model.save_pretrained(out)
-    tokenizer.save_pretrained(out)
-    return out
+    return small_clip(tmp_path_factory.mktemp("clip"))
 
 
 def test_the_score_is_100_times_the_cosine_of_the_embeddings(folder: Path) -> None:

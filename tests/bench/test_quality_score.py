@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -15,10 +17,22 @@ from dpu.bench.quality.draw import front, frontier_png
 from dpu.bench.quality.gallery import AMPLIFIED, Shown, choose, difference, gallery_html
 from dpu.bench.quality.page import page
 from dpu.bench.quality.pictures import key_of
-from dpu.bench.quality.results import Accuracy, Cost, Quality, Row, Value, merged, read, verdicts
+from dpu.bench.quality.results import (
+    Accuracy,
+    Cost,
+    Quality,
+    Row,
+    Value,
+    better_than_uniform,
+    merged,
+    read,
+    verdicts,
+)
 from dpu.bench.quality.score import Scored, kernel_distance, pairs, row_of, score_pair, score_pairs
 from dpu.errors import DpuError
+from dpu.passes.policy import Policy
 from dpu.runtime.sqnr import psnr
+from dpu.simulator.report import ProgramReport
 
 from tests.bench.quality_files import disturbed, fill, picture, workplace
 
@@ -206,6 +220,62 @@ def test_an_estimate_without_interval_is_kept_as_it_is() -> None:
 def test_an_image_runs_some_entries_in_each_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = {"seconds": 0.5, "dram_bytes": 100, "joules": 0.25}
     timed = {"arch": "dpu_tiny", "node": 45, "entries": {"unet": one, "time": one, "context": one, "vae_decoder": one}}
-    monkeypatch.setattr(speed, "_timed", lambda path, out: timed)
-    found = speed.tiny(tmp_path, "w4a8+gptq", 30)
+    monkeypatch.setattr(speed, "_timed", lambda out, made_from, time: timed | {"arch": made_from[0]})
+    _, work, plan = workplace(tmp_path, ("w4a8+gptq",))
+    found = speed.tiny(work, "w4a8+gptq", 30)
     assert (found.precision, found.seconds, found.dram_bytes, found.joules) == ("w4a8+gptq", 31.0, 6200, 15.5)
+    other = speed.elsewhere(work, plan, "w4a8+gptq", 30)
+    assert (found.arch, other.arch, other.seconds) == ("timing", "elsewhere", 31.0)
+
+
+def test_a_policy_is_timed_on_another_arch_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, work, plan = workplace(tmp_path, ("w8a8",))
+    asked = []
+
+    def timed(export: Path, policy: Policy, arch: str, size: int) -> ProgramReport:
+        asked.append((export, policy.name, arch, size))
+        energy = SimpleNamespace(node_nm=45, total=SimpleNamespace(value=0.5))
+        entry = SimpleNamespace(entry="unet", seconds=0.25, bytes_read=3, bytes_written=4, energy=energy)
+        return cast(ProgramReport, SimpleNamespace(arch=arch, entries=[entry]))
+
+    monkeypatch.setattr(speed, "time_policy", timed)
+    first = speed.elsewhere(work, plan, "w8a8", 20)
+    assert (first.arch, first.seconds, first.dram_bytes, first.provenance) == ("dpu_f2", 5.0, 140, "simulated")
+    assert speed.elsewhere(work, plan, "w8a8", 20) == first
+    assert asked == [(work / "export", "w8a8", "dpu_f2", 128)]
+
+
+def test_gains_are_paired_by_prompt_and_hold_only_beside_the_same_pictures(tmp_path: Path) -> None:
+    def scored(*prompts: list[float]) -> list[Scored]:
+        empty = np.zeros((0, 4), bool), np.zeros((0, 1)), np.zeros(0), np.zeros(0, np.int64)
+        return [Scored({"psnr": np.array(p)}, *empty) for p in prompts]
+
+    base = scored([30.0, 32.0], [40.0, 40.0], [20.0, 20.0], [25.0, 25.0], [35.0, 35.0])
+    found = scored([31.0, 33.0], [42.0, 42.0], [21.0, 21.0], [25.5, 25.5], [36.0, 36.0])
+    assert score.gain(found, base) == Value.of(mean([1.0, 2.0, 1.0, 0.5, 1.0]))
+    equal = scored([np.inf])
+    assert score.gain(equal, equal).value == "undefined"
+    kept = row("mine", 31.0).model_copy(update={"psnr_gain": Value(value=1.0)})
+    old = quality([row("fp16", None), row("w8a8", 30.0), kept])
+    path = tmp_path / "r.json"
+    assert merged(quality([row("w8a8", 30.0)]), old, path).rows[-1].psnr_gain == kept.psnr_gain
+    assert merged(quality([row("w8a8", 30.5)]), old, path).rows[-1].psnr_gain is None
+
+
+def test_whether_a_precision_beats_uniform_w8a8() -> None:
+    sure, unsure = Value(value=1.0, low=0.5, high=1.5), Value(value=1.0, low=-0.5, high=2.5)
+    gains = {"found": sure, "dear": sure, "unsure": unsure, "few": Value(value=1.0)}
+    rows = [row("w8a8", 30.0), *(row(n, 31.0).model_copy(update={"psnr_gain": g}) for n, g in gains.items())]
+    seconds = {"w8a8": 2.0, "found": 1.98, "dear": 2.1, "unsure": 1.0, "few": 1.0}
+    f2 = [cost(n, "tiny", s).model_copy(update={"arch": "dpu_f2"}) for n, s in seconds.items()]
+    costs = [*(cost(n, "tiny", 2.0 + (n == "found")) for n in ("w8a8", "found")), *f2, cost("found", "sdxl", 1.0)]
+    q = quality(rows, costs)
+    assert better_than_uniform(q) == [
+        "better than uniform w8a8 in no more time on dpu_tiny (simulated), 20 steps: NONE of found",
+        "better than uniform w8a8 in no more time on dpu_f2 (simulated), 20 steps: found does, by 1 [0.5, 1.5] dB in "
+        "1.00% less time",
+    ]
+    assert better_than_uniform(quality(rows)) == [] and "Beside uniform" not in page(quality(rows), "r.json", [])
+    text = page(q, "r.json", [])
+    assert "| found | 20 | 400 | 1 [0.5, 1.5] | dpu_tiny | +50.00% | +0.00% |" in text
+    assert "| dear | 20 | 400 | 1 [0.5, 1.5] | dpu_f2 | +5.00% | +0.00% |" in text

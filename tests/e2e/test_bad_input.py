@@ -604,7 +604,8 @@ _MULTIPLE = (
     ),
     (
         f"{COMPILE} --precision w4a4 -o out.dpu",
-        "E503]: --precision w4a4: not available\n  try: one of w4a8, w8a16, w8a8, w8a8-static",
+        "E503]: --precision w4a4: not available\n"
+        "  try: one of tiny-searched, w4a8, w8a16, w8a8, w8a8-sensitive, w8a8-static",
     ),
     (
         f"{COMPILE} --precision w4a8 --policy p.json -o out.dpu",

@@ -338,7 +338,8 @@ def test_texts_of_the_command_line() -> None:
         ),
         (
             {"precisions": ("w4a4",)},
-            "error[E503]: --precision w4a4: not available\n  try: one of w4a8, w8a16, w8a8, w8a8-static",
+            "error[E503]: --precision w4a4: not available\n"
+            "  try: one of tiny-searched, w4a8, w8a16, w8a8, w8a8-sensitive, w8a8-static",
         ),
         (
             {"images": (Images(512, 512),)},

@@ -12,7 +12,7 @@ from dpu.errors import DpuError
 from dpu.runtime.host_model import HostModel
 from dpu.runtime.pipeline import Pipeline, Request, Step
 from dpu.runtime.pipeline_files import BundledFiles, FolderFiles
-from dpu.runtime.sqnr import compare, psnr, sqnr
+from dpu.runtime.sqnr import compare, cosine, psnr, sqnr
 from dpu.runtime.unets import OnnxUnet
 from onnx import TensorProto, helper
 
@@ -82,6 +82,9 @@ def test_comparing_a_unet_with_itself_and_with_a_worse_one(files: FolderFiles, u
     worse = compare(pipeline, request, unet, Worse(), steps.append)
     assert worse.teacher_forced == pytest.approx([40.0, 40.0], abs=0.01)  # 20 log10(100)
     assert worse.free_running[1] < 40.0
+    assert same.teacher_forced_cosine == same.free_running_cosine == pytest.approx([1, 1], abs=1e-12)
+    assert all(0.9999 < c <= 1 for c in worse.teacher_forced_cosine) and len(worse.teacher_forced_cosine) == 2
+    assert worse.free_running_cosine[1] < 1
     assert [s.index for s in steps if isinstance(s, Step)] == [0, 1, 0, 1]
 
 
@@ -89,6 +92,23 @@ def test_sqnr_and_psnr_by_hand() -> None:
     assert sqnr([3.0, 4.0], [3.0, 3.5]) == pytest.approx(20.0)  # 25 / 0.25
     assert np.isnan(sqnr([1.0], [np.inf]))
     assert psnr([0, 0], [255, 0]) == pytest.approx(3.0103)
+
+
+def test_cosine_by_hand() -> None:
+    assert cosine([3, 4], [4, 3]) == pytest.approx(24 / 25, abs=1e-15)
+    assert cosine([1, 0], [0, 5]) == 0
+    assert cosine([1.5, -2], [-3, 4]) == -1
+    assert cosine([[1, 2], [3, 4]], [[2, 4], [6, 8]]) == 1
+    assert np.isnan(cosine([0, 0], [1, 1]))
+    assert np.isnan(cosine([1, 1], [float("nan"), 1]))
+
+
+@pytest.mark.parametrize("angle", [0.01, 0.3, np.pi / 2, 2.0])
+def test_a_rotation_by_an_angle_has_its_cosine_and_sqnr(angle: float) -> None:
+    """|r - f|^2 = 2 - 2 cos of the angle, for unit vectors."""
+    r, f = [1.0, 0.0], [np.cos(angle), np.sin(angle)]
+    assert cosine(r, f) == pytest.approx(np.cos(angle), abs=1e-12)
+    assert sqnr(r, f) == pytest.approx(-10 * np.log10(2 - 2 * np.cos(angle)), abs=1e-9)
 
 
 def test_what_is_missing_is_named(tiny_folder: Path) -> None:

@@ -16,14 +16,15 @@ from dpu.ir.arch import load_arch
 from dpu.ir.dialects import parse_module
 from dpu.ir.naming import op_names
 from dpu.passes.calibration import Calibration
+from dpu.passes.policy import Choices, Policy, Precision
 from dpu.passes.quantise import fetcher, quantise
-from dpu.runtime.calibrate import Statistics
 from dpu.runtime.fake_quantise import QUANTISED, FakeQuantiser
 from dpu.runtime.float_interpreter import FloatInterpreter
 from dpu.runtime.sensitivity import Findings, LayerCost, own_noise, sensitivity, together_db
 from dpu.runtime.session import Session
 from dpu.runtime.sim_device import SimDevice
 from dpu.runtime.sqnr import sqnr
+from dpu.runtime.statistics import Statistics
 
 Arrays = dict[str, np.ndarray]
 PAD = "{pad = array<i64: 1, 1, 1, 1>}"
@@ -193,12 +194,15 @@ def block(s: Store, c: int = 32) -> tuple[Any, list[Arrays]]:
     return parse_module(body.replace("'", '"')), runs
 
 
-def on_device(s: Store, calibration: Calibration, runs: list[Arrays]) -> list[np.ndarray]:
+def on_device(
+    s: Store, calibration: Calibration, runs: list[Arrays], precision: Precision | None = None
+) -> list[np.ndarray]:
     """What the compiled program gives for each forward."""
     module, _ = block(Store())
     derived: dict[str, Any] = {}
     arch = load_arch("dpu_tiny")
-    quantise(module, arch, calibration, derived)
+    choices = Choices(Policy(name="all", default=precision)) if precision else None
+    quantise(module, arch, calibration, derived, choices=choices)
     program = emit(module, arch, fetcher(s.get, derived), {}).program
     found = []
     with Session(program, SimDevice(arch, timed=False)) as session:
@@ -230,9 +234,22 @@ def test_noise_of_single_layers_adds_up_to_the_noise_of_the_program(everything: 
     assert 1 / 1.5 < 10 ** (-together_db(costs) / 10) / noise < 1.5
 
 
-def test_all_layers_at_once_make_the_errors_of_the_program(everything: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "precision",
+    [
+        Precision(),
+        Precision(scale="static"),
+        Precision(weights=4),
+        Precision(activations=16),
+        Precision(activations=16, scale="static"),
+        Precision(probabilities=15),
+    ],
+    ids=lambda p: "-".join(str(x) for x in p.model_dump().values()),
+)
+def test_all_layers_at_once_make_the_errors_of_the_program(everything: dict[str, Any], precision: Precision) -> None:
     e = everything
-    quantiser = FakeQuantiser(e["module"], e["calibration"])
+    quantiser = FakeQuantiser(e["module"], e["calibration"], keep=True)
+    quantiser.precisions = {op: precision for op in op_names(e["module"]) if isinstance(op, QUANTISED)}
     fake = [
         run(
             e["module"],
@@ -242,7 +259,7 @@ def test_all_layers_at_once_make_the_errors_of_the_program(everything: dict[str,
         )["y"]
         for r in e["runs"]
     ]
-    device = on_device(e["store"], e["calibration"], e["runs"])
+    device = on_device(e["store"], e["calibration"], e["runs"], precision)
     for exact, f, d in zip(e["exact"], fake, device, strict=True):
         # They differ where a quotient lies on the edge of two integers, and each such step moves those of the next
         # layer. Independent noise of the same power would be 3 dB above the program's own; this is well below it.
