@@ -5,7 +5,6 @@ Program n of a shape is seed n, everywhere and always. The result file is the st
 
 from __future__ import annotations
 
-import hashlib
 import resource
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -42,7 +41,7 @@ from ..rtl import toolchain
 from ..rtl.model import TOP
 from ..simulator.memory import with_dram
 from ..simulator.state import Tally
-from .resumed import check_same
+from .resumed import check_same, read_record
 from .rtl_compare import Both
 from .rtl_dma_words import Bytes
 from .rtl_programs import Piece, Program
@@ -143,17 +142,10 @@ class Campaign(_Model):
             temporary.write_text(self.model_dump_json(indent=1) + "\n")
 
 
-def _digest(files: Sequence[Path]) -> str:
-    h = hashlib.sha256()
-    for path in sorted(files, key=lambda p: p.name):
-        h.update(path.name.encode() + b"\0" + path.read_bytes())
-    return h.hexdigest()[:16]
-
-
 @cache
 def design() -> str:
     """Digest of the RTL's source files."""
-    return _digest(toolchain.sources(TOP))
+    return toolchain.digest(toolchain.sources(TOP))
 
 
 @cache
@@ -161,7 +153,7 @@ def generator() -> str:
     """Digest of the code that turns a seed into a program."""
     here = Path(__file__).parent
     names = ("rtl_dma_words", "rtl_vec_words", "rtl_programs", "rtl_spoiled", "rtl_shapes", "rtl_seeds")
-    return _digest([here / f"{n}.py" for n in names])
+    return toolchain.digest([here / f"{n}.py" for n in names])
 
 
 def both(shape: str, seed: int, extra: tuple[Path, ...] = (), coverage: Path | None = None) -> Both:
@@ -313,12 +305,12 @@ def start(path: Path | None, command: str = "dpubench campaign") -> Campaign:
     """What `path` holds, or an empty campaign.
 
     Raises:
-        DpuError: E502, the file is of another design or generator: its programs would not be these.
+        DpuError: E502, the file is no campaign, or of another design or generator: its programs would not be these.
     """
     fresh = Campaign(command=command, design=design(), generator=generator())
     if path is None or not path.is_file():
         return fresh
-    found = Campaign.model_validate_json(path.read_text())
+    found = read_record(path, Campaign, "programs that are in it are added to")
     names = ("design", "generator", "block")
     check_same(path, found, fresh, names, "a campaign", "its programs cannot be added to these")
     return found

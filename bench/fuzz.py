@@ -19,6 +19,7 @@ from pydantic import BaseModel, Field
 from ..errors import DpuError
 from ..files import atomic_write
 from .fuzz_worker import MEMORY, SECONDS
+from .resumed import read_record
 
 FORMATS = ("onnx", "dpu", "json", "text")
 WALL = 120.0
@@ -88,7 +89,7 @@ def fuzz(name: str, cases: int, out: Path | None = None, say: Callable[[str], No
     its findings run again."""
     found = FuzzResult(format=name, versions=versions())
     if out is not None and out.is_file():
-        before = FuzzResult.model_validate_json(out.read_text())
+        before = read_record(out, FuzzResult, "cases that are in it are not run again")
         if before.format == name and before.versions == found.versions:
             found = before
     counts = Counter(found.outcomes)

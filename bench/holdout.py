@@ -24,7 +24,7 @@ from ..ir.container import Program
 from ..ir.dialects import parse_module
 from ..runtime.failures import SeededWeights, compile_module
 from ..simulator.memory import with_dram
-from .cycles import LEAST, LayerCycles, layers, run
+from .cycles import LEAST, LONG, SHORT, WHOLE, LayerCycles, Misses, beyond_bounds, layers, misses, run
 from .holdout_nets import KINDS, net
 
 REGRESSION = {"holdout_16": 1000, "holdout_32": 1000}
@@ -36,21 +36,9 @@ MEMORIES = ("ideal", "hbm2_vu47p", "lpddr5x_8533_128")
 ENTRIES = ("text_encoder", "unet")
 SIZE = (96, 64)  # of the image: other row lengths than the 64 x 64 of the seen runs
 
-LONG, SHORT, WHOLE = 0.01, 100, 0.005
-"""The criterion: a layer from `LEAST` cycles on within 1 %, a shorter one within 100 cycles, a forward within 0.5 %."""
-WORST = 5
-
 
 class _Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Misses(_Model):
-    """Layers of one length class: how many, how many beyond the bound, the worst."""
-
-    count: int
-    beyond: int
-    worst: tuple[LayerCycles, ...]
 
 
 class HoldoutRow(_Model):
@@ -108,11 +96,7 @@ class Holdout(_Model):
                 f"{r.rtl:11,} {r.model:11,} {100 * r.error:+7.3f}%  "
                 f"{r.long.count:6} {100 * long:6.2f}%  {r.short.count:5} {short:6}  {'yes' if r.agrees else 'NO'}"
             )
-            for x in (*r.long.worst, *r.short.worst):
-                bad = abs(x.error) > LONG if x.rtl >= LEAST else abs(x.model - x.rtl) > SHORT
-                if bad:
-                    where = f"  {r.arch}, {r.program} on {r.dram}: {x.name}, tile {x.tile}"
-                    beyond.append(f"{where}: RTL {x.rtl:,}, model {x.model:,}")
+            beyond += beyond_bounds(f"{r.arch}, {r.program} on {r.dram}", r.long, r.short)
         return "\n".join([*lines, *(["beyond the bounds:", *beyond] if beyond else [])])
 
     def save(self, path: Path) -> None:
@@ -144,13 +128,8 @@ def _arch(
     return Arch.model_validate(load_arch("dpu_tiny").model_dump(mode="json") | shape | {"description": text})
 
 
-def _misses(some: Sequence[LayerCycles], error: Callable[[LayerCycles], float], bound: float) -> Misses:
-    order = sorted(some, key=lambda x: -error(x))
-    return Misses(count=len(order), beyond=sum(error(x) > bound for x in order), worst=tuple(order[:WORST]))
-
-
 def _row(arch: str, name: str, dram: str, whole: bool, rtl: Any, model: Any, some: Sequence[LayerCycles]) -> HoldoutRow:
-    long, short = [x for x in some if x.rtl >= LEAST], [x for x in some if x.rtl < LEAST]
+    long, short = misses(some)
     return HoldoutRow(
         arch=arch,
         held_out=arch in HELD_OUT,
@@ -160,8 +139,8 @@ def _row(arch: str, name: str, dram: str, whole: bool, rtl: Any, model: Any, som
         rtl=rtl.cycles,
         model=model.cycles,
         whole=whole,
-        long=_misses(long, lambda x: abs(x.error), LONG),
-        short=_misses(short, lambda x: abs(x.model - x.rtl), SHORT),
+        long=long,
+        short=short,
     )
 
 

@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from pydantic import ValidationError
 
 from ..codegen.dpufile import load
 from ..errors import DpuError
@@ -34,6 +33,7 @@ from ..simulator.profile import Report, profile
 from ..simulator.timing import simulate
 from ..simulator.timing_result import Timing
 from .rates import Result
+from .resumed import read_record
 from .sizes import SIZES, Case, compiled_case
 
 ENTRIES = ("text_encoder", "text_encoder_2", "context", "time", "unet", "vae_decoder")
@@ -390,7 +390,4 @@ def read(path: Path) -> ImageTables:
     """
     if not path.is_file():
         raise DpuError(str(path), "no such file", hint="dpubench tables PROGRAM... -o FILE", code="E106")
-    try:
-        return ImageTables.model_validate_json(path.read_bytes())
-    except ValidationError as e:
-        raise DpuError(str(path), "is no file of this command", hint="choose another output", code="E502") from e
+    return read_record(path, ImageTables, "archs that are in it are kept")

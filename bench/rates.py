@@ -22,6 +22,7 @@ from ..evidence import Provenance
 from ..files import atomic_write, sha256
 from ..ir.container import Base, Entry, Program
 from ..rtl import toolchain
+from ..rtl.model import TOP
 from ..runtime.device import Device
 from ..runtime.rtl_device import RtlDevice
 from ..runtime.session import Session
@@ -71,8 +72,15 @@ class Rate(Timed):
     form: str
 
 
+class Rtl(Result):
+    """One RTL and how fast it ran."""
+
+    sources: str  # `toolchain.digest` of its modules
+    rate: Rate
+
+
 class Rates(Result):
-    """One run of entry `entry`: RTL, functional simulator, timing model, in this order."""
+    """One run of entry `entry`: RTL, functional simulator, timing model, in this order; and another RTL."""
 
     command: str
     provenance: str = Provenance.MEASURED.label
@@ -84,12 +92,19 @@ class Rates(Result):
     bytes_compared: int  # of all regions, after the run; they are equal, or nothing is reported
     machine: Machine
     rates: tuple[Rate, Rate, Rate]
+    sources: str = ""  # as of `Rtl`
+    before: Rtl | None = None
 
     @property
     def ratio(self) -> float:
         """CPU seconds of the RTL over those of functional simulator and timing model together, which give as much."""
         rtl, *others = self.rates
         return rtl.cpu_seconds / sum(r.cpu_seconds for r in others)
+
+    @property
+    def speedup(self) -> float:
+        """Cycles a CPU second of the RTL over those of the RTL before; 1 without one."""
+        return self.rates[0].rate / self.before.rate.rate if self.before else 1.0
 
     def text(self) -> str:
         """A table, and the ratio."""
@@ -103,6 +118,12 @@ class Rates(Result):
             for r in self.rates
         ]
         rtl, functional, timing = self.rates
+        if self.before:
+            was = self.before.rate
+            lines.append(
+                f"RTL now : before = {self.speedup:.2f} : 1 in cycles a CPU second "
+                f"({was.rate:,.0f} before, {was.cycles:,} cycles in {was.cpu_seconds:.2f} CPU s)"
+            )
         lines.append(
             f"RTL : simulator = {self.ratio:.1f} : 1 in CPU time ({rtl.cpu_seconds / functional.cpu_seconds:.1f} "
             f"functional, {rtl.cpu_seconds / timing.cpu_seconds:.1f} timing)"
@@ -157,28 +178,44 @@ def differing(program: Program, a: Session, b: Session) -> tuple[int, list[str]]
     return sum(sizes.values()), bad
 
 
-def measure(path: Path, runs: int = 3) -> Rates:
-    """One guided forward of the UNet of a `.dpu`: the RTL once, the others the shortest of `runs`.
+def _stand_ins(folder: Path | None) -> tuple[Path, ...]:
+    """The modules of another RTL, in a folder like rtl/.
+
+    Raises:
+        DpuError: E106, there is no `dpu_top.sv`.
+    """
+    if folder is None:
+        return ()
+    if not (folder / f"{TOP}.sv").is_file():
+        raise DpuError(str(folder), f"has no {TOP}.sv", hint="give the folder rtl of another checkout", code="E106")
+    return tuple(sorted(folder.rglob("*.sv")))
+
+
+def measure(path: Path, runs: int = 3, before: Path | None = None) -> Rates:
+    """One guided forward of the UNet of a `.dpu`: the RTL once, the others the shortest of `runs`. `before` is a folder
+    of RTL that runs too, with today's memory, harness and compiler: that of another checkout.
 
     Raises:
         DpuError: the program has no UNet, the RTL cannot be built, or it computes something else than the simulator.
     """
+    old = _stand_ins(before)
+    sources = toolchain.digest(toolchain.sources(TOP))  # before a file can change
     here, program = machine(), load(path)
     if not _entries(program):
         raise DpuError(str(path), "has no UNet", hint="compile a whole pipeline", code="E405")
     last, arch = _entries(program)[-1].name, program.arch
     sim, functional = forward(program, SimDevice(arch, timed=False), runs + 1)  # the first one compiles kernels
-    rtl, hardware = forward(program, RtlDevice(arch))
-    compared, bad = differing(program, sim, rtl)
+    compared, hardware = _same(path, program, sim, ())
+    was = None
+    if old:
+        _, rate = _same(path, program, sim, old)
+        was = Rtl(sources=toolchain.digest(toolchain.sources(TOP, extra=old)), rate=rate)
     sim.close()
-    rtl.close()
-    if bad:
-        raise DpuError(str(path), f"RTL and simulator differ in {', '.join(bad)}", code="E416")
     words = program.words[last]
     cycles = simulate(arch, words, last).cycles
     cpu, wall = min(_timed(lambda: simulate(arch, words, last)) for _ in range(runs))
     return Rates(
-        command=f"dpubench rates {path}",
+        command=f"dpubench rates {path}" + (f" --before {before}" if before else ""),
         program=path.name,
         program_sha256=sha256(path),
         arch=arch.name,
@@ -191,7 +228,23 @@ def measure(path: Path, runs: int = 3) -> Rates:
             functional.model_copy(update={"form": "functional simulator", "cycles": hardware.cycles}),
             Rate(form="timing model", cycles=cycles, cpu_seconds=cpu, wall_seconds=wall),
         ),
+        sources=sources,
+        before=was,
     )
+
+
+def _same(path: Path, program: Program, sim: Session, stand_ins: tuple[Path, ...]) -> tuple[int, Rate]:
+    """The RTL, with modules in place of its own, after the simulator: bytes that were compared, and its rate.
+
+    Raises:
+        DpuError: E416, they differ.
+    """
+    rtl, rate = forward(program, RtlDevice(program.arch, extra=stand_ins))
+    compared, bad = differing(program, sim, rtl)
+    rtl.close()
+    if bad:
+        raise DpuError(str(path), f"RTL and simulator differ in {', '.join(bad)}", code="E416")
+    return compared, rate
 
 
 def _timed(run: Callable[[], object]) -> tuple[float, float]:

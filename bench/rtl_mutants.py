@@ -27,7 +27,7 @@ from ..files import atomic_write
 from ..rtl import toolchain
 from ..rtl.model import TOP
 from .campaign import design, run_block
-from .resumed import check_same
+from .resumed import check_same, read_record
 from .rtl_mutator import OPERATORS, Mutant, Site, draw, write
 from .rtl_seeds import BLOCK
 
@@ -304,6 +304,6 @@ def _state(mutants: Sequence[Mutant], seed: int, each: int, out: Path | None, co
         )
     if out is None or not out.is_file():
         return fresh
-    old = Mutants.model_validate_json(out.read_text())
+    old = read_record(out, Mutants, "faults that are in it are not run again")
     check_same(out, old, fresh, ("design", "seed", "each"), "faults", "their outcomes cannot be added to these")
     return old

@@ -9,10 +9,11 @@ out.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from ..errors import DpuError
 from ..evidence import Provenance
@@ -20,6 +21,7 @@ from ..files import atomic_write
 from ..ir.arch import Arch, load_arch
 from ..rtl.size import cells, device, memories, tree
 from ..rtl.size.yosys import Flow, Unit, digest, synthesise, yosys_version
+from .resumed import read_record
 
 Say = Callable[[str], None]
 
@@ -27,8 +29,8 @@ SHAPES: dict[str, tuple[str, int, int]] = {
     "dpu_tiny": ("dpu_tiny", 8, 8),
     "16x16": ("dpu_f2", 16, 8),
     "32x32": ("dpu_f2", 32, 16),
-    "dpu_f2": ("dpu_f2", 64, 32),
-    "64x64-l16": ("dpu_f2", 64, 16),
+    "dpu_f2": ("dpu_f2", 64, 16),
+    "64x64-l32": ("dpu_f2", 64, 32),
     "64x64-l8": ("dpu_f2", 64, 8),
     "dpu_32tops": ("dpu_32tops", 64, 64),
 }
@@ -94,6 +96,15 @@ class ShapeRow(_Model):
         return EngineRow.model_validate({"engine": "tile", **found})
 
 
+class Candidate(_Model):
+    """`dpu_f2` with other tiles and lanes: one SDXL image of `STEPS` steps, estimated by the compiler."""
+
+    tiles: int
+    lanes: int
+    seconds: float
+    utilisation: float  # MACs of the graphs over what the arrays could do in that time
+
+
 class SizeResult(_Model):
     """The file: units, and what is made of them."""
 
@@ -108,6 +119,7 @@ class SizeResult(_Model):
     regions_are: str = device.SOURCE
     regions: tuple[device.Region, ...] = device.REGIONS
     shapes: tuple[ShapeRow, ...] = ()
+    candidates: tuple[Candidate, ...] = ()
     units: tuple[Unit, ...] = ()
 
     def save(self, path: Path) -> None:
@@ -163,12 +175,54 @@ class Store:
         """
         key = digest(module, parameters, flow)
         if key not in self.units:
-            given = ", ".join(f"{k} {v}" for k, v in parameters.items())
-            unit = self.units[key] = synthesise(module, parameters, flow)
-            self.say(f"{module} ({given}), {flow}: {unit.seconds:.0f} CPU s")
-            if self.out is not None:
-                self.kept().save(self.out)
+            self._add(synthesise(module, parameters, flow))
         return self.units[key]
+
+    def _add(self, unit: Unit) -> None:
+        given = ", ".join(f"{k} {v}" for k, v in unit.parameters.items())
+        self.units[unit.digest] = unit
+        self.say(f"{unit.module} ({given}), {unit.flow}: {unit.seconds:.0f} CPU s")
+        if self.out is not None:
+            self.kept().save(self.out)
+
+    def fill(self, archs: Sequence[Arch], flows: Sequence[Flow], jobs: int) -> None:
+        """Size what the archs lack, `jobs` units at a time; what is below a unit is known once it is there.
+
+        Raises:
+            DpuError: E428, Yosys is missing or fails.
+        """
+        under_way: dict[Future[Unit], str] = {}
+        with ThreadPoolExecutor(jobs) as pool:
+            while True:
+                for key, given in self._lacking(archs, flows).items():
+                    if key not in under_way.values():
+                        under_way[pool.submit(synthesise, *given)] = key
+                if not under_way:
+                    return
+                try:
+                    for done in wait(under_way, return_when=FIRST_COMPLETED).done:
+                        self._add(done.result())
+                        del under_way[done]
+                except BaseException:
+                    pool.shutdown(wait=False, cancel_futures=True)
+                    raise
+
+    def _lacking(self, archs: Sequence[Arch], flows: Sequence[Flow]) -> dict[str, tuple[str, dict[str, int], Flow]]:
+        """Units that are not there, as far as they are known, by their digest."""
+        lacking: dict[str, tuple[str, dict[str, int], Flow]] = {}
+
+        def look(module: str, given: Mapping[str, int], flow: Flow) -> Unit:
+            key = digest(module, given, flow)
+            if key in self.units and module not in tree.LAWS:
+                return self.units[key]
+            if key not in self.units:
+                lacking[key] = (module, dict(given), flow)
+            return Unit(module=module, parameters=dict(given), flow=flow, digest=key, cells={})
+
+        for arch in archs:
+            for flow in flows:
+                _walk(arch, flow, look)
+        return lacking
 
     def find(self, module: str, parameters: Mapping[str, int], flow: Flow) -> Unit:
         """The unit of a module, if it is there.
@@ -188,9 +242,10 @@ class Store:
 
 
 def measure(
-    names: Sequence[str], flows: Sequence[Flow], out: Path | None, command: str, say: Say = lambda _: None
-) -> SizeResult:
-    """Size the shapes; `out` is continued and written after each unit.
+    names: Sequence[str], flows: Sequence[Flow], out: Path | None, command: str, say: Say = lambda _: None,
+    jobs: int = 1,
+) -> SizeResult:  # fmt: skip
+    """Size the shapes, `jobs` units at a time; `out` is continued and written after each unit.
 
     Shapes and flows that are not asked for stay where all units are those of the RTL as it is; `say` names the others.
 
@@ -200,13 +255,16 @@ def measure(
     """
     archs = {n: shape_arch(n) for n in names}
     old = _load(out)
-    store = Store(SizeResult(command=command, yosys=yosys_version(), units=old.units), out, say)
+    start = SizeResult(command=command, yosys=yosys_version(), units=old.units, candidates=old.candidates)
+    store = Store(start, out, say)
     trees = {n: _kept(shape_arch(n), store) for n in SHAPES}
     for shape in old.shapes:
         for flow in shape.flows:
             if flow not in trees.get(shape.name, {}) and not (shape.name in archs and flow in flows):
                 say(f"{shape.name}, {flow}: left out, not all of its units are of the RTL as it is")
     store.result = _shown(store.result, trees)
+    if jobs > 1:
+        store.fill(list(archs.values()), flows, jobs)
     for name, arch in archs.items():
         trees[name] |= {f: _walk(arch, f, store.size) for f in flows}
         store.result = _shown(store.result, trees)
@@ -232,17 +290,7 @@ def _load(out: Path | None) -> SizeResult:
     fresh = SizeResult(command="", yosys="")
     if out is None or not out.exists():
         return fresh
-    try:
-        return SizeResult.model_validate_json(out.read_bytes())
-    except OSError as e:
-        raise DpuError(str(out), f"cannot be read ({e.strerror})", hint="choose another output", code="E101") from e
-    except ValidationError as e:
-        first = e.errors()[0]
-        where = ".".join(str(x) for x in first["loc"])
-        what = f"is no file of this command ({f'field {where!r}: ' if where else ''}{first['msg']})"
-        raise DpuError(
-            str(out), what, "units that are in the output are kept", "choose another output", code="E502"
-        ) from e
+    return read_record(out, SizeResult, "units that are in the output are kept")
 
 
 def _shown(result: SizeResult, trees: Mapping[str, Mapping[Flow, tree.Tree]]) -> SizeResult:

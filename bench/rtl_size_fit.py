@@ -66,7 +66,7 @@ def _fit(shape: ShapeRow, tile: EngineRow, region: device.Region) -> Fit:
 
 def laws(result: SizeResult) -> list[Law]:
     """How well 16x16 and 32x32 (L = C / 2) predict 64x64: linear in C; the array as a C^2 + b C."""
-    small, middle, large = (result.shape(n) for n in ("16x16", "32x32", "dpu_f2"))
+    small, middle, large = (result.shape(n) for n in ("16x16", "32x32", "64x64-l32"))
     if small is None or middle is None or large is None:
         return []
     found = []

@@ -7,6 +7,7 @@ from pathlib import Path
 from ..files import atomic_write
 from ..rtl.size import cells, tree
 from .rtl_size import SHAPES, EngineRow, ShapeRow, SizeResult
+from .rtl_size_candidates import STEPS, choices
 from .rtl_size_fit import CAPS, fits, laws
 
 _LIMITS = """## What it is, and what it is not
@@ -20,12 +21,14 @@ So nothing is optimised across these borders, and no two functions share a LUT s
   columns a DSP) what UG579 gives a DSP is taken out by hand: A1 and D hold the shadow weights, AD the pre-adder and the
   weights in use, P the cascade's register and adder. Assumed: the vendor's tool does the same. Elsewhere nothing is
   absorbed: registers around the VPU's multipliers are counted as flip-flops.
-- **`Packed`.** `dpu_tile` leaves it at 0 (one DSP a MAC: 4,096 at 64x64, more than a region has). Here it is 1.
+- **`Packed`.** `dpu_top`'s parameter is 0 where it is not given (one DSP a MAC: 4,096 at 64x64, more than a region
+  has). Here it is 1: each row block of the array then takes a cycle more, which the timing model does not count.
 - **Buffers** are never synthesised. A bank goes to UltraRAM (4096 x 72) if it fills three quarters of the bits, to
   block RAM if it would fill less than a quarter, and the rest, one by one, to what is less used. A bank that is read
   and written at one address gives the old word: UltraRAM does if the read is on port A.
-- **Laws.** Yosys runs out of memory on `dpu_param` of 32 lanes (L scalars moved by L places each) and on gate tables
-  with many readers: above 16 lanes the first is a + b L^2 through 8 and 16, the second a + b L through 1 and 2.
+- **Laws.** Yosys runs out of memory on gate tables with many readers: above two lanes they are a + b L through 1 and 2.
+- **Multipliers.** The VPU's squares and second products take one DSP and adders for the seven high bits, not two: the
+  DSPs of the smallest region are what a tile of 16 lanes has least of.
 - **Gates** are for no clock: at 1 GHz adders and multipliers grow. Bits in arrays: FIFOs and tables of 32 words and
   more, a copy for each reader; they are neither gates nor buffers."""
 
@@ -44,7 +47,15 @@ def page(result: SizeResult) -> str:
         parts.append(f"SRAM of a tile: {shape.sram_bits / 2**20:.2f} Mibit in banks ({macros}).")
     if missing := [n for n in SHAPES if result.shape(n) is None]:
         parts.append(f"Not sized, or not all of their units: {', '.join(missing)}.")
-    parts += ["## Die regions", _regions(result), _fit(result), _laws(result), _LIMITS, _units(result)]
+    parts += [
+        "## Die regions",
+        _regions(result),
+        _fit(result),
+        _choices(result),
+        _laws(result),
+        _LIMITS,
+        _units(result),
+    ]
     return "\n\n".join(p for p in parts if p) + "\n"
 
 
@@ -91,6 +102,35 @@ def _fit(result: SizeResult) -> str:
         shares = " | ".join(f"{f.shares[k]:.0%}" for k in CAPS)
         over = ", ".join(k.upper() for k in f.over) or "-"
         lines.append(f"| {f.shape} | {f.region} | {shares} | {f.tiles} | {over} |")
+    return "\n".join(lines)
+
+
+def _choices(result: SizeResult) -> str:
+    """Tiles and lanes of `dpu_f2`: in which regions they fit, and what an image takes."""
+    found = choices(result)
+    if not found:
+        return ""
+    best = next((c for c in found if c.fits), None)
+    regions = " | ".join(f"{r.name}: LUT, DSP, URAM" for r in result.regions)
+    lines = [
+        "## Tiles and lanes of dpu_f2",
+        "",
+        "One tile a region, two tiles in the two that have most LUTs. Utilisation and seconds: the compiler's estimate "
+        f"of SDXL at 1024x1024, {STEPS} guided steps. Bold: the fastest that fits.",
+        "",
+        f"| tiles | lanes | {regions} | fits | used | s an image |",
+        "|---" * (5 + len(result.regions)) + "|",
+    ]
+    for c in found:
+        shares = {f.region: f"{f.shares['lut']:.0%}, {f.shares['dsp']:.0%}, {f.shares['uram']:.0%}" for f in c.regions}
+        cells_ = " | ".join(shares.get(r.name, "-" if c.regions else "not sized") for r in result.regions)
+        over = sorted({f"{k.upper()} in {f.region}" for f in c.regions for k in f.over})
+        fit = "yes" if c.fits else ", ".join(over) if over else "not known"
+        seconds = f"{c.candidate.seconds:.1f}"
+        lines.append(
+            f"| {c.candidate.tiles} | {c.candidate.lanes} | {cells_} | {fit} | {c.candidate.utilisation:.0%} | "
+            f"{f'**{seconds}**' if c is best else seconds} |"
+        )
     return "\n".join(lines)
 
 

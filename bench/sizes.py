@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from ..codegen.driver import Compiled, compile_onnx, latent_size
 from ..errors import DpuError
@@ -31,6 +31,7 @@ from ..ir.cost import mm_macs
 from ..ir.isa import MM, Opcode, Words
 from ..simulator.timing import simulate
 from .memory import anonymous
+from .resumed import read_record
 
 SIZES = (
     (1024, 1024),
@@ -233,10 +234,7 @@ def _load(out: Path | None, digests: dict[str, str], command: str) -> SizesResul
     fresh = SizesResult(command=command, graphs=digests)
     if out is None or not out.exists():
         return fresh
-    try:
-        found = SizesResult.model_validate_json(out.read_bytes())
-    except ValidationError as e:
-        raise DpuError(str(out), "is no file of this command", hint="choose another output", code="E502") from e
+    found = read_record(out, SizesResult, "sizes that are in it are not compiled again")
     for part, digest in digests.items():
         if found.graphs.get(part, digest) != digest:
             raise DpuError(

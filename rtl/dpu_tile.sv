@@ -6,6 +6,7 @@ module dpu_tile #(
   parameter int unsigned Tiles         = 1,
   parameter int unsigned Cols          = 8,
   parameter int unsigned Lanes         = 8,
+  parameter bit          Packed        = 1'b0,  // two columns of the array on one multiplier
   parameter int unsigned ActWords      = 8192,
   parameter int unsigned WgtWords      = 4096,
   parameter int unsigned AccWords      = 2048,
@@ -247,6 +248,7 @@ module dpu_tile #(
   dpu_mxu #(
     .Cols      (Cols),
     .Lanes     (Lanes),
+    .Packed    (Packed),
     .ActWords  (ActWords),
     .WgtWords  (WgtWords),
     .AccWords  (AccWords),

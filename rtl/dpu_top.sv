@@ -6,6 +6,7 @@ module dpu_top #(
   parameter int unsigned Tiles         = 1,
   parameter int unsigned Cols          = 8,
   parameter int unsigned Lanes         = 8,
+  parameter bit          Packed        = 1'b0,  // for an FPGA: two columns of the array on one multiplier
   parameter int unsigned ActWords      = 8192,
   parameter int unsigned WgtWords      = 4096,
   parameter int unsigned AccWords      = 2048,
@@ -78,6 +79,7 @@ module dpu_top #(
   input  logic [Tiles-1:0][1:0]                    m_axi_bresp_i,
 
   output logic                                     irq_o,
+  output logic [2:0]                               status_o,  // busy, done, error: register STATUS as levels
 
   // per tile: LOAD, MXU, VPU, STORE (index is `engine_e`)
   output dpu_pkg::event_t [Tiles-1:0][3:0]         events_o
@@ -200,6 +202,8 @@ module dpu_top #(
     .tile_stuck_i   (tile_stuck)
   );
 
+  assign status_o = {error.fault.valid, done, busy};
+
   for (genvar t = 0; t < Tiles; t++) begin : gen_tile
     // A token that tile t sends to tile s is one that tile s gets from tile t.
     for (genvar s = 0; s < Tiles; s++) begin : gen_token
@@ -211,6 +215,7 @@ module dpu_top #(
       .Tiles        (Tiles),
       .Cols         (Cols),
       .Lanes        (Lanes),
+      .Packed       (Packed),
       .ActWords     (ActWords),
       .WgtWords     (WgtWords),
       .AccWords     (AccWords),

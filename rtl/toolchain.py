@@ -142,6 +142,14 @@ def sources(*tops: str, extra: Sequence[Path] = ()) -> list[Path]:
     return [files[n] for n in sorted(order, key=lambda n: not n.endswith("_pkg"))]
 
 
+def digest(files: Sequence[Path]) -> str:
+    """Of source files: their names and contents, wherever they lie; 16 digits."""
+    h = hashlib.sha256()
+    for path in sorted(files, key=lambda p: p.name):
+        h.update(path.name.encode() + b"\0" + path.read_bytes())
+    return h.hexdigest()[:16]
+
+
 def run(command: Sequence[str | Path], what: str, cwd: Path | None = None) -> str:
     """Run a tool; its output.
 

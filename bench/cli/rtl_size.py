@@ -14,6 +14,10 @@ from ...runtime.cli.common import check_output, say
 def rtl_size(
     shapes: Annotated[str, typer.Option(help="Shapes, with commas between them; all if not given.")] = "",
     flows: Annotated[str, typer.Option(help="fpga (LUT, FF, DSP), gates (NAND2), or both.")] = "fpga,gates",
+    jobs: Annotated[int, typer.Option(help="Units at a time: a process of up to 4 GiB each.", min=1)] = 1,
+    estimate: Annotated[
+        bool, typer.Option("--estimate", help="Estimate an image for each choice of dpu_f2's tiles and lanes, too.")
+    ] = False,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", help="JSON: keep the units here, go on from it; the page beside it, .md."),
@@ -30,6 +34,7 @@ def rtl_size(
       dpubench rtl-size -o results/rtl/size.json
     """
     from ..rtl_size import FLOWS, SHAPES, measure
+    from ..rtl_size_candidates import estimated
     from ..rtl_size_table import page, save
 
     check_output(output)
@@ -41,7 +46,9 @@ def rtl_size(
     if bad := [f for f in wanted if f not in FLOWS]:
         raise DpuError("--flows", f"value is '{bad[0]}', allowed: {', '.join(FLOWS)}", code="E501")
     command = "dpubench rtl-size" + (f" -o {output}" if output else "")
-    found = measure(names, [f for f in FLOWS if f in wanted], output, command, say)
+    found = measure(names, [f for f in FLOWS if f in wanted], output, command, say, jobs)
+    if estimate:
+        found = estimated(found, say)
     if output is not None:
         save(found, output)
     typer.echo(page(found))

@@ -47,6 +47,9 @@ module dpu_vectors_tb
       4'd8:    y_o = 32'(f32_to_i8(a_i));
       4'd9:    y_o = 32'(f32_to_i8_offset(a_i));
       4'd10:   y_o = 32'(f32_to_i15(a_i));
+      4'd11:   y_o = fmul_split(a_i, b_i);
+      4'd12:   y_o = fmax_or_add(sign_i, a_i, b_i);
+      4'd13:   y_o = fadd_positive(a_i, b_i);
       default: y_o = '0;
     endcase
   end

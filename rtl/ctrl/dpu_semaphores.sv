@@ -38,12 +38,9 @@ module dpu_semaphores #(
   logic                         remote_missing;
 
   for (genvar c = 0; c < 4; c++) begin : gen_consumer
+    assign take[4*Each*c+:4*Each] = wait_take_i[c] ? wait_mask_i[c] : '0;
     for (genvar p = 0; p < 4; p++) begin : gen_producer
-      for (genvar k = 0; k < Each; k++) begin : gen_each
-        localparam int unsigned I = (4 * c + p) * Each + k;
-        assign give[I] = signal_give_i[p] & signal_mask_i[p][Each*c+k];
-        assign take[I] = wait_take_i[c] & wait_mask_i[c][Each*p+k];
-      end
+      assign give[(4*c+p)*Each+:Each] = signal_give_i[p] ? signal_mask_i[p][Each*c+:Each] : '0;
     end
   end
 

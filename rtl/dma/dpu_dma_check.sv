@@ -72,10 +72,11 @@ module dpu_dma_check
   endfunction
 
   // Int4 blocks have 130 units of C / 2 bytes: two of group integers, 128 of rows. x / 65 for x < 2^31, exact.
+  // Times ceil(2^38 / 65) = 63 (2^26 + 2^14 + 2^2) + 1, in adders.
   function automatic logic [31:0] div65(input logic [30:0] x);
-    logic [63:0] product;
-    product = 64'(x) * 64'd4228890877;  // ceil(2^38 / 65)
-    return 32'(product >> 38);
+    logic [36:0] x63;
+    x63 = {x, 6'd0} - 37'(x);
+    return 32'(({1'b0, x63, 26'd0} + 64'({x63, 14'd0}) + 64'({x63, 2'd0}) + 64'(x)) >> 38);
   endfunction
 
   // Stage 1: the word, its region looked up.
@@ -109,7 +110,13 @@ module dpu_dma_check
   logic [31:0]      units2_q;
 
   function automatic logic [48:0] span(input logic [15:0] n, input logic [31:0] d);
-    return unsigned'(49'($signed({1'b0, n - 16'd1}) * $signed(d)));
+    logic [15:0]        steps;
+    logic signed [48:0] high;
+    // One multiplier of 27 x 18 bits for all but the six highest bits, which are additions.
+    steps = n - 16'd1;
+    high  = d[31] ? -$signed({28'd0, steps, 5'd0}) : 49'sd0;
+    for (int unsigned k = 0; k < 5; k++) if (d[26+k]) high += $signed({33'd0, steps}) << k;
+    return unsigned'(49'($signed({1'b0, steps})) * 49'($signed({1'b0, d[25:0]})) + (high << 26));
   endfunction
 
   logic [2:0][16:0] cells1;
@@ -155,7 +162,7 @@ module dpu_dma_check
   );
     logic [31:0] rest;
     logic odd;
-    rest = units - 32'(blocks * 32'd130);
+    rest = units - 32'(blocks << 7) - 32'(blocks << 1);
     odd = (inner & 32'(Cols / 2 - 1)) != '0 || rest == 32'd1 || rest == 32'd2;
     return {odd, 32'(blocks << 7) + (rest == '0 ? 32'd0 : rest - 32'd2)};
   endfunction
@@ -179,7 +186,7 @@ module dpu_dma_check
       span3_q   <= span_q[2][47:0];
       cells3_q  <= cells2_q;
       words3_q  <= words2_q;
-      {odd3_q, rows3_q} <= int4_rows(i2_q.inner, units2_q, blocks2_q);
+      {odd3_q, rows3_q} <= Store ? '0 : int4_rows(i2_q.inner, units2_q, blocks2_q);  // a STORE of int4 is no word
     end
   end
 

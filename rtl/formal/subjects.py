@@ -45,8 +45,8 @@ SUBJECTS = (
             ),
             Bug(
                 "dpu_semaphores",
-                "signal_mask_i[p][Each*c+k]",
-                "signal_mask_i[p][Each*p+k]",
+                "signal_mask_i[p][Each*c+:Each]",
+                "signal_mask_i[p][Each*p+:Each]",
                 "signals go to another pair",
             ),
             Bug("dpu_semaphores", "~((e == Load) & remote_missing)", "1'b1", "remote tokens are not waited for"),

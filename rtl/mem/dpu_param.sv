@@ -34,9 +34,9 @@ module dpu_param #(
     return LaneW'(32'(addr) % Lanes);
   endfunction
 
-  // Row of the first scalar at or after `addr` that lies in bank `b`.
-  function automatic logic [RowW-1:0] row_of(input logic [AddrW-1:0] addr, input logic [LaneW-1:0] b);
-    return RowW'(32'(addr) / Lanes) + RowW'(b < lane_of(addr));
+  // Row of `addr`; banks below that of `addr` have the access's scalar in the next row.
+  function automatic logic [RowW-1:0] row_of(input logic [AddrW-1:0] addr);
+    return RowW'(32'(addr) / Lanes);
   endfunction
 
   // How far bank `b` is from the bank of `addr`: the position of its scalar in the access.
@@ -46,11 +46,29 @@ module dpu_param #(
 
   // Writes: which banks each wants, and who gets them.
 
-  logic [Writers-1:0][Lanes-1:0] wr_mask;
+  logic [Writers-1:0][Lanes-1:0]    wr_mask;
+  logic [Writers-1:0][LaneW-1:0]    wr_lane;
+  logic [Writers-1:0][1:0][RowW-1:0] wr_rows;  // of banks from that of the address on, of those below
+  logic [Writers-1:0][Lanes-1:0]    wr_below;
+  logic [Writers-1:0][Lanes*32-1:0] wr_turned;
 
   for (genvar w = 0; w < Writers; w++) begin : gen_writer
     for (genvar b = 0; b < Lanes; b++) begin : gen_mask
       assign wr_mask[w][b] = wr_valid_i[w] & (CountW'(position(wr_addr_i[w], LaneW'(b))) < wr_count_i[w]);
+    end
+    assign wr_lane[w]    = lane_of(wr_addr_i[w]);
+    assign wr_rows[w][0] = row_of(wr_addr_i[w]);
+    assign wr_rows[w][1] = wr_rows[w][0] + RowW'(1);
+    assign wr_below[w]   = ~({Lanes{1'b1}} << wr_lane[w]);
+
+    // Address order to bank order, a power of two of scalars at a time: a selection for each bank is much larger.
+    always_comb begin
+      wr_turned[w] = wr_data_i[w];
+      for (int unsigned k = 0; k < LaneW; k++) begin
+        if (wr_valid_i[w] && wr_lane[w][k]) begin
+          wr_turned[w] = (wr_turned[w] << (32 << k)) | (wr_turned[w] >> (32 * Lanes - (32 << k)));
+        end
+      end
     end
   end
 
@@ -62,17 +80,21 @@ module dpu_param #(
   logic [Lanes-1:0][RowW-1:0] bank_wr_row;
   logic [Lanes-1:0][31:0]     bank_wr_data;
 
+  // A bank that nobody writes is offered the last writer's.
   always_comb begin
     bank_wr_en   = '0;
     bank_wr_row  = '0;
     bank_wr_data = '0;
-    for (int unsigned w = 0; w < Writers; w++) begin
-      if (wr_valid_i[w] && wr_ready_o[w]) begin
-        for (int unsigned b = 0; b < Lanes; b++) begin
-          if (wr_mask[w][b]) begin
+    if (wr_valid_i != '0) begin
+      for (int unsigned b = 0; b < Lanes; b++) begin
+        bank_wr_row[b]  = wr_rows[2][wr_below[2][b]];
+        bank_wr_data[b] = wr_turned[2][32*b+:32];
+        bank_wr_en[b]   = wr_mask[2][b] & wr_ready_o[2];
+        for (int unsigned w = 2; w > 0; w--) begin
+          if (wr_mask[w-1][b] && wr_ready_o[w-1]) begin
             bank_wr_en[b]   = 1'b1;
-            bank_wr_row[b]  = row_of(wr_addr_i[w], LaneW'(b));
-            bank_wr_data[b] = wr_data_i[w][32*position(wr_addr_i[w], LaneW'(b))+:32];
+            bank_wr_row[b]  = wr_rows[w-1][wr_below[w-1][b]];
+            bank_wr_data[b] = wr_turned[w-1][32*b+:32];
           end
         end
       end
@@ -97,6 +119,12 @@ module dpu_param #(
   assign rd_data_o[3]    = copy_turned[2];
 
   for (genvar c = 0; c < Copies; c++) begin : gen_copy
+    logic [1:0][RowW-1:0] rows;
+    logic [Lanes-1:0]     below;  // banks whose scalar is in the next row
+    assign rows[0] = row_of(copy_rd_addr[c]);
+    assign rows[1] = rows[0] + RowW'(1);
+    assign below   = ~({Lanes{1'b1}} << lane_of(copy_rd_addr[c]));
+
     always_ff @(posedge clk_i) begin
       copy_valid_q[c] <= copy_rd_en[c];
       if (copy_rd_en[c]) copy_lane_q[c] <= lane_of(copy_rd_addr[c]);
@@ -104,10 +132,10 @@ module dpu_param #(
 
     // Bank order to address order. The valid bit only keeps an idle port from costing simulation time.
     always_comb begin
-      copy_turned[c] = '0;
-      if (copy_valid_q[c]) begin
-        for (int unsigned b = 0; b < Lanes; b++) begin
-          copy_turned[c][32*position(AddrW'(copy_lane_q[c]), LaneW'(b))+:32] = copy_data[c][b];
+      copy_turned[c] = (Lanes * 32)'(copy_data[c]);
+      for (int unsigned k = 0; k < LaneW; k++) begin
+        if (copy_valid_q[c] && copy_lane_q[c][k]) begin
+          copy_turned[c] = (copy_turned[c] >> (32 << k)) | (copy_turned[c] << (32 * Lanes - (32 << k)));
         end
       end
     end
@@ -119,7 +147,7 @@ module dpu_param #(
       ) u_ram (
         .clk_i,
         .rd_en_i  (copy_rd_en[c]),
-        .rd_addr_i(row_of(copy_rd_addr[c], LaneW'(b))),
+        .rd_addr_i(rows[below[b]]),
         .rd_data_o(copy_data[c][b]),
         .wr_en_i  (bank_wr_en[b]),
         .wr_addr_i(bank_wr_row[b]),

@@ -61,11 +61,14 @@ module dpu_scratchpad #(
 
   for (genvar b = 0; b < Banks; b++) begin : gen_bank
     logic [1:0] rd_hit, wr_hit;
+    logic       rd_second, wr_second;  // client 1's turn; where there is none, nothing is left to choose
 
     for (genvar c = 0; c < 2; c++) begin : gen_hit
       assign rd_hit[c] = rd_valid_i[c] & (rd_bank[c] == BankW'(b));
       assign wr_hit[c] = wr_valid_i[c] & (wr_bank[c] == BankW'(b));
     end
+    assign rd_second = rd_hit[1] & ~rd_hit[0];
+    assign wr_second = wr_hit[1] & ~wr_hit[0];
 
     dpu_ram #(
       .Words (BankWords),
@@ -73,11 +76,11 @@ module dpu_scratchpad #(
     ) u_ram (
       .clk_i,
       .rd_en_i  (|rd_hit),
-      .rd_addr_i(rd_hit[0] ? rd_local[0] : rd_local[1]),
+      .rd_addr_i(rd_local[rd_second]),
       .rd_data_o(bank_data[b]),
       .wr_en_i  (|wr_hit),
-      .wr_addr_i(wr_hit[0] ? wr_local[0] : wr_local[1]),
-      .wr_data_i(wr_hit[0] ? wr_data_i[0] : wr_data_i[1])
+      .wr_addr_i(wr_local[wr_second]),
+      .wr_data_i(wr_data_i[wr_second])
     );
   end
 

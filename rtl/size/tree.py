@@ -59,7 +59,7 @@ def top_parameters(arch: Arch) -> dict[str, int]:
 def walk(arch: Arch, flow: Flow, size: Size, packed: bool) -> Tree:
     """The units of an arch, of one of its tiles. `size` gives each, synthesised or kept.
 
-    `packed`: two columns of the array on one DSP. `dpu_tile` leaves that at 0; here it is given to `dpu_mxu`.
+    `packed`: two columns of the array on one DSP, `dpu_top`'s parameter `Packed`.
     """
     units: dict[tuple[str, str, tuple[tuple[str, int], ...]], Placed] = {}
     banks: Counter[tuple[str, int, int]] = Counter()
@@ -67,8 +67,6 @@ def walk(arch: Arch, flow: Flow, size: Size, packed: bool) -> Tree:
 
     def visit(module: str, given: Mapping[str, int], engine: str, count: int) -> None:
         engine = ENGINES.get(module, engine)
-        if module == "dpu_mxu":
-            given = {**given, "Packed": int(packed)}
         key = (engine, module, tuple(sorted(given.items())))
         if module in LAWS and given["Lanes"] > LAWS[module][1]:
             unit = _continued(size, module, given, flow)
@@ -85,7 +83,7 @@ def walk(arch: Arch, flow: Flow, size: Size, packed: bool) -> Tree:
             else:
                 visit(child.module, child.parameters, engine, times)
 
-    visit(TOP, top_parameters(arch), HOST, 1)
+    visit(TOP, {**top_parameters(arch), "Packed": int(packed)}, HOST, 1)
     by_engine: dict[str, list[Macro]] = {}
     for (engine, words, bits), n in sorted(banks.items()):
         by_engine.setdefault(engine, []).append(Macro(words, bits, n))

@@ -69,15 +69,29 @@ module dpu_func
 
   // |x| with 26 fraction bits for exp2 (|x| < 128), 20 for a gate (|x| < 16).
   function automatic fixed_t align(logic [30:0] x, logic exp2);
-    logic [33:0] wide, shifted;
+    logic [33:0] m;  // the lowest bit is the first one that is rounded off
     logic [7:0]  distance;
-    logic [5:0]  s;
-    wide     = {1'b1, x[22:0], 10'd0};
+    logic        sticky;
+    m        = {1'b1, x[22:0], 10'd0};
+    sticky   = 1'b0;
     distance = (exp2 ? 8'd133 : 8'd139) - x[30:23];  // large for zero and subnormals: nothing is left
-    s        = (distance > 8'd63) ? 6'd63 : distance[5:0];
-    shifted  = wide >> s;
-    return '{whole: shifted[33:1],
-             up: shifted[0] & (shifted[1] | (|(wide & ~(34'h3_FFFF_FFFF << s))))};
+    case (distance[5:3])
+      3'd0:    ;
+      3'd1:    begin sticky = |m[7:0]; m = m >> 8; end
+      3'd2:    begin sticky = |m[15:0]; m = m >> 16; end
+      3'd3:    begin sticky = |m[23:0]; m = m >> 24; end
+      3'd4:    begin sticky = |m[31:0]; m = m >> 32; end
+      default: m = '0;
+    endcase
+    case (distance[2:1])
+      2'd1:    begin sticky |= |m[1:0]; m = m >> 2; end
+      2'd2:    begin sticky |= |m[3:0]; m = m >> 4; end
+      2'd3:    begin sticky |= |m[5:0]; m = m >> 6; end
+      default: ;
+    endcase
+    if (distance[0]) begin sticky |= m[0]; m = m >> 1; end
+    if (distance[7:6] != 2'd0) m = '0;
+    return '{whole: m[33:1], up: m[0] & (m[1] | sticky)};
   endfunction
 
   function automatic split_t split_exp2(fixed_t f, logic negative);
@@ -113,27 +127,27 @@ module dpu_func
   // t / 2^24, exact.
   function automatic logic [31:0] fraction_to_f32(logic [24:0] t);
     logic [24:0] m;
-    logic [7:0]  e;
-    if (t == '0) return '0;
-    m = t;
-    e = 8'd127;
-    if (m[24:9] == '0) begin m = m << 16; e = e - 8'd16; end
-    if (m[24:17] == '0) begin m = m << 8; e = e - 8'd8; end
-    if (m[24:21] == '0) begin m = m << 4; e = e - 8'd4; end
-    if (m[24:23] == '0) begin m = m << 2; e = e - 8'd2; end
-    if (!m[24]) begin m = m << 1; e = e - 8'd1; end
-    return {1'b0, e, m[23:1]};
+    logic [4:0]  place;  // of the leading one, 31 for the highest bit
+    m     = t;
+    place = '1;
+    if (m[24:9] == '0) begin m = m << 16; place[4] = 1'b0; end
+    if (m[24:17] == '0) begin m = m << 8; place[3] = 1'b0; end
+    if (m[24:21] == '0) begin m = m << 4; place[2] = 1'b0; end
+    if (m[24:23] == '0) begin m = m << 2; place[1] = 1'b0; end
+    if (!m[24]) begin m = m << 1; place[0] = 1'b0; end
+    if (!m[24]) return '0;
+    return {1'b0, 8'd96 + 8'(place), m[23:1]};
   endfunction
 
   // Register k stands after stage k; v_q[k]: it holds an argument, f_q[k]: with a function to do.
   argument_t              arg_d;
-  argument_t              arg_q   [1:11];
-  gate_config_t           shift_q [1:8];
-  logic      [7:0]        power_q [3:9];
-  logic signed [28:0]     c0_q    [4:8];
-  logic      [22:0]       r_q     [3:6];
+  argument_t              arg_q   [1:11] /* verilator split_var */;
+  gate_config_t           shift_q [1:8] /* verilator split_var */;
+  logic      [7:0]        power_q [3:9] /* verilator split_var */;
+  logic signed [28:0]     c0_q    [4:8] /* verilator split_var */;
+  logic      [22:0]       r_q     [3:6] /* verilator split_var */;
   logic      [12:1]       v_q;
-  logic      [11:1]       f_q;
+  logic      [10:1]       f_q;
   logic      [2:1]        slot_q;
   logic                   beyond_q;  // of the table's range
   fixed_t                 fixed_q;
@@ -144,7 +158,9 @@ module dpu_func
   logic      [16:0]       top_q;  // r >> d
   logic signed [32:0]     square_q;
   logic signed [33:0]     slope_q;
-  logic signed [56:0]     product_7_q, product_8_q;
+  logic signed [40:0]     low_7_q;
+  logic signed [39:0]     high_7_q;
+  logic signed [56:0]     product_8_q;
   logic signed [31:0]     sum_q;
   logic      [24:0]       t_q;
   logic      [31:0]       gate_q, y_q;
@@ -157,7 +173,7 @@ module dpu_func
       f_q <= '0;
     end else begin
       v_q <= {v_q[11:1], valid_i};
-      f_q <= {f_q[10:1], valid_i & (arg_d.kind != Pass)};
+      f_q <= {f_q[9:1], valid_i & (arg_d.kind != Pass)};
     end
   end
 
@@ -167,17 +183,33 @@ module dpu_func
       arg_q[1]   <= arg_d;
       shift_q[1] <= (arg_d.kind == Exp2) ? Exp2Config : gate_i;
     end
-    for (int k = 2; k <= 11; k++) if (v_q[k-1]) arg_q[k] <= arg_q[k-1];
-    for (int k = 2; k <= 8; k++) if (f_q[k-1]) shift_q[k] <= shift_q[k-1];
-    for (int k = 4; k <= 9; k++) if (f_q[k-1]) power_q[k] <= power_q[k-1];
-    for (int k = 4; k <= 6; k++) if (f_q[k-1]) r_q[k] <= r_q[k-1];
-    for (int k = 5; k <= 8; k++) if (f_q[k-1]) c0_q[k] <= c0_q[k-1];
     slot_q <= {slot_q[1], slot_i};
     if (f_q[2]) begin
       power_q[3] <= split_q.power;
       r_q[3]     <= split_q.r;
     end
-    if (f_q[9] && arg_q[9].kind == Exp2) arg_q[10].x <= scale(power_q[9], sum_q[28:0]);
+    if (v_q[9]) begin
+      arg_q[10] <= arg_q[9];
+      if (f_q[9] && arg_q[9].kind == Exp2) arg_q[10].x <= scale(power_q[9], sum_q[28:0]);
+    end
+    if (v_q[10]) arg_q[11] <= arg_q[10];
+  end
+
+  // A process and, by split_var, a variable an element: a simulator then moves only those that hold something.
+  for (genvar k = 2; k <= 9; k++) begin : gen_arg
+    always_ff @(posedge clk_i) if (v_q[k-1]) arg_q[k] <= arg_q[k-1];
+  end
+  for (genvar k = 2; k <= 8; k++) begin : gen_shift
+    always_ff @(posedge clk_i) if (f_q[k-1]) shift_q[k] <= shift_q[k-1];
+  end
+  for (genvar k = 4; k <= 9; k++) begin : gen_power
+    always_ff @(posedge clk_i) if (f_q[k-1]) power_q[k] <= power_q[k-1];
+  end
+  for (genvar k = 4; k <= 6; k++) begin : gen_r
+    always_ff @(posedge clk_i) if (f_q[k-1]) r_q[k] <= r_q[k-1];
+  end
+  for (genvar k = 5; k <= 8; k++) begin : gen_c0
+    always_ff @(posedge clk_i) if (f_q[k-1]) c0_q[k] <= c0_q[k-1];
   end
 
   assign table_valid_o = f_q[2] & (arg_q[2].kind != Exp2);
@@ -218,9 +250,12 @@ module dpu_func
 
     if (f_q[5]) slope_q <= 34'(square_q >>> shift_q[5].s2) + 34'(c1_5_q);
 
-    if (f_q[6]) product_7_q <= 57'(slope_q) * $signed({34'd0, r_q[6]});
+    if (f_q[6]) begin  // halves of the slope: two multipliers of 27 x 18
+      low_7_q  <= 41'($signed({1'b0, slope_q[16:0]})) * $signed({18'd0, r_q[6]});
+      high_7_q <= 40'($signed(slope_q[33:17])) * $signed({17'd0, r_q[6]});
+    end
 
-    if (f_q[7]) product_8_q <= product_7_q;  // a multiplier's own second register
+    if (f_q[7]) product_8_q <= 57'(low_7_q) + $signed({high_7_q, 17'd0});
 
     if (f_q[8]) sum_q <= 32'(product_8_q >>> shift_q[8].s1) + 32'(c0_q[8]);
 

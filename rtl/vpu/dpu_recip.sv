@@ -53,11 +53,11 @@ module dpu_recip
 
   // Register k stands after stage k; v_q[k]: it holds an argument, f_q[k]: not a special one.
   argument_t          arg_d;
-  argument_t          arg_q [1:10];
-  logic [16:0]        r_q   [1:6];
-  logic signed [28:0] c0_q  [3:8];
+  argument_t          arg_q [1:10] /* verilator split_var */;
+  logic [16:0]        r_q   [1:6] /* verilator split_var */;
+  logic signed [28:0] c0_q  [3:8] /* verilator split_var */;
   logic [12:1]        v_q;
-  logic [10:1]        f_q;
+  logic [9:1]         f_q;
   logic [8:1]         rsqrt_q;
   logic [9:1]         exact_q;  // a power of two (rsqrt: of four): y is 1, whatever the table says
   logic [6:0]         index_q;
@@ -80,7 +80,7 @@ module dpu_recip
       f_q <= '0;
     end else begin
       v_q <= {v_q[11:1], valid_i};
-      f_q <= {f_q[9:1], valid_i & !arg_d.special};
+      f_q <= {f_q[8:1], valid_i & !arg_d.special};
     end
   end
 
@@ -89,10 +89,18 @@ module dpu_recip
     rsqrt_q <= {rsqrt_q[7:1], rsqrt_i};
     exact_q <= {exact_q[8:1], (x_i[22:0] == 23'd0) && (!rsqrt_i || x_i[23])};
     if (valid_i) arg_q[1] <= arg_d;
-    for (int k = 2; k <= 10; k++) if (v_q[k-1]) arg_q[k] <= arg_q[k-1];
-    for (int k = 2; k <= 6; k++) if (f_q[k-1]) r_q[k] <= r_q[k-1];
-    for (int k = 4; k <= 8; k++) if (f_q[k-1]) c0_q[k] <= c0_q[k-1];
     if (valid_i && !arg_d.special) r_q[1] <= {rsqrt_i & x_i[16], x_i[15:0]};
+  end
+
+  // As in dpu_func: a process and a variable an element.
+  for (genvar k = 2; k <= 10; k++) begin : gen_arg
+    always_ff @(posedge clk_i) if (v_q[k-1]) arg_q[k] <= arg_q[k-1];
+  end
+  for (genvar k = 2; k <= 6; k++) begin : gen_r
+    always_ff @(posedge clk_i) if (f_q[k-1]) r_q[k] <= r_q[k-1];
+  end
+  for (genvar k = 4; k <= 8; k++) begin : gen_c0
+    always_ff @(posedge clk_i) if (f_q[k-1]) c0_q[k] <= c0_q[k-1];
   end
 
   // The evaluator, a stage a paragraph.

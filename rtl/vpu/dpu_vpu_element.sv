@@ -116,6 +116,8 @@ module dpu_vpu_element
   logic [1:0] wr_q, rd_q;
   logic [2:0] filled_q;
   logic       fill, opens;
+  logic       low_wr, high_wr;
+  logic [Cols*16-1:0] low, high;
   logic [Cols*16-1:0] low_mem [Depth];
   logic [Cols*16-1:0] high_mem [Depth];
 
@@ -146,14 +148,22 @@ module dpu_vpu_element
       answer_wide_q   <= wide_q;
       answer_half_q   <= part_q[0];
     end
+    if (low_wr) low_mem[wr_q] <= low;
+    if (high_wr) high_mem[wr_q] <= high;
+  end
+
+  // One write port a half, so that both are memories of LUTs.
+  assign low_wr  = answer_q & !(answer_wide_q & answer_half_q);
+  assign high_wr = answer_q & (answer_buffer_q != BufferVbuf | (answer_wide_q & answer_half_q));
+
+  always_comb begin
+    low  = '0;
+    high = '0;
     if (answer_q) begin
       case (answer_buffer_q)
-        BufferAcc: {high_mem[wr_q], low_mem[wr_q]} <= acc_data_i;
-        BufferVbuf: begin
-          if (answer_wide_q && answer_half_q) high_mem[wr_q] <= vbuf_data_i;
-          else low_mem[wr_q] <= vbuf_data_i;
-        end
-        default: {high_mem[wr_q], low_mem[wr_q]} <= (Cols * 32)'(param_data_i);
+        BufferAcc:  {high, low} = acc_data_i;
+        BufferVbuf: {high, low} = {vbuf_data_i, vbuf_data_i};
+        default:    {high, low} = (Cols * 32)'(param_data_i);
       endcase
     end
   end

@@ -11,7 +11,7 @@ module dpu_vpu_lane
   input  logic                      rst_ni,
 
   input  logic [StageOut-1:0]       valid_i,
-  input  control_t                  control_i [StageOut],
+  input  control_t                  control_i [Stages],
   input  gate_config_t [1:0]        gate_i,
 
   // operands in stage 0; factor 5 is the immediate of the second operation
@@ -135,10 +135,9 @@ module dpu_vpu_lane
 
   function automatic logic [31:0] second(op2_e op2, logic [31:0] a, logic [31:0] b);
     case (op2)
-      Op2Mul:  return fmul(a, b);
-      Op2Add:  return fadd(a, b);
-      Op2Max:  return fmax(a, b);
-      default: return a;
+      Op2Mul:         return fmul(a, b);
+      Op2Add, Op2Max: return fmax_or_add(op2 == Op2Max, a, b);
+      default:        return a;
     endcase
   endfunction
 
@@ -146,20 +145,22 @@ module dpu_vpu_lane
     f16_result_t half;
     i8_result_t  byte_result;
     i15_result_t planes;
+    logic [14:0] units;
+    if (!(format inside {FormatF16, FormatI8, FormatI8Offset, FormatI15Split})) return {1'b0, z};
+    units = round_units(z[30:0], format == FormatF16);  // one rounding for all of them
     case (format)
       FormatF16: begin
-        half = f32_to_f16(z);
+        half = f32_units_to_f16(z, units);
         return {half.overflow, 16'd0, half.half};
       end
-      FormatI8, FormatI8Offset: begin
-        byte_result = (format == FormatI8) ? f32_to_i8(z) : f32_to_i8_offset(z);
-        return {byte_result.nan, 24'd0, byte_result.q};
-      end
       FormatI15Split: begin
-        planes = f32_to_i15(z);
+        planes = f32_units_to_i15(z, units);
         return {planes.nan, 16'd0, planes.hi, planes.lo};
       end
-      default: return {1'b0, z};
+      default: begin
+        byte_result = f32_units_to_i8(z, units, format == FormatI8Offset);
+        return {byte_result.nan, 24'd0, byte_result.q};
+      end
     endcase
   endfunction
 

@@ -90,6 +90,31 @@ module dpu_vpu_lanes
   assign b_beat = (config_i.b.buffer == BufferParam) ? '0 : BeatW'(control_i.g);
   assign row    = LaneW'(32'(row_i) % Lanes);
 
+  // Scalars that all lanes of a beat share: immediates, those of the row, in vector mode that of the column.
+  logic [RowScalars-1:0][31:0] of_row;
+  logic [Factors-1:0][31:0]    common;
+  logic [Factors-1:0]          own_row, own_col;  // not these: each lane its own
+
+  always_comb begin
+    of_row = '0;
+    common = '0;
+    if (fire_i) begin
+      for (int unsigned k = 0; k < RowScalars; k++) of_row[k] = rows_i[k][row];
+      for (int unsigned k = 0; k < Factors; k++) begin
+        case (config_i.kind[k])
+          OperandImm0: common[k] = config_i.imm[0];
+          OperandImm1: common[k] = config_i.imm[1];
+          OperandRow:  common[k] = of_row[k];
+          default:     common[k] = cols_i[k][0];
+        endcase
+      end
+    end
+  end
+  for (genvar k = 0; k < Factors; k++) begin : gen_own
+    assign own_row[k] = (config_i.kind[k] == OperandRow) & config_i.vector;
+    assign own_col[k] = !(config_i.kind[k] inside {OperandImm0, OperandImm1, OperandRow}) & !config_i.vector;
+  end
+
   // RECIP and RSQRT: the part's lanes go to the units, and what earlier parts gave waits for the last part.
   logic [Lanes-1:0][31:0]  argument, narrow;
   logic [Narrow-1:0][31:0] narrow_y;
@@ -126,21 +151,11 @@ module dpu_vpu_lanes
     logic [31:0]            a_q, b_q, sub_q, immediate_q;
     logic [Factors:0][31:0] factors;
 
-    function automatic logic [31:0] factor(operand_e kind, logic [1:0][31:0] imm, logic [31:0] of_row,
-                                           logic [31:0] of_col);
-      case (kind)
-        OperandImm0: return imm[0];
-        OperandImm1: return imm[1];
-        OperandRow:  return of_row;
-        default:     return of_col;
-      endcase
-    endfunction
-
     always_ff @(posedge clk_i) begin
       if (fire_i) begin
         a_q   <= (config_i.a.format == FormatF16) ? {16'd0, a_half[a_beat][l]} : a_wide[a_beat][l];
         b_q   <= (config_i.b.format == FormatF16) ? {16'd0, b_half[b_beat][l]} : b_wide[b_beat][l];
-        sub_q <= rows_i[Sub][config_i.vector ? LaneW'(l) : row];
+        sub_q <= config_i.vector ? rows_i[Sub][l] : of_row[Sub];
         immediate_q <= config_i.imm[config_i.op2_kind == OperandImm1];
       end
     end
@@ -150,8 +165,7 @@ module dpu_vpu_lanes
       logic [31:0] factor_q;
       always_ff @(posedge clk_i) begin
         if (fire_i && config_i.kind[k] != OperandNone) begin
-          factor_q <= factor(config_i.kind[k], config_i.imm, rows_i[k][config_i.vector ? LaneW'(l) : row],
-                             cols_i[k][config_i.vector ? '0 : LaneW'(l)]);
+          factor_q <= own_row[k] ? rows_i[k][l] : own_col[k] ? cols_i[k][l] : common[k];
         end
       end
       assign factors[k] = factor_q;
@@ -161,7 +175,7 @@ module dpu_vpu_lanes
       .clk_i,
       .rst_ni,
       .valid_i      (valid_q[StageOut-1:0]),
-      .control_i    (control_q[0:StageOut-1]),
+      .control_i    (control_q),  // all of it: a slice would be a copy in each lane of the RTL simulator
       .gate_i,
       .a_i          (a_q),
       .sub_i        (sub_q),

@@ -124,7 +124,7 @@ package dpu_vpu_pkg;
 
   // One node of a reduction.
   function automatic logic [31:0] combine(logic maximum, logic [31:0] a, logic [31:0] b);
-    return maximum ? dpu_fp_pkg::fmax(a, b) : dpu_fp_pkg::fadd(a, b);
+    return dpu_fp_pkg::fmax_or_add(maximum, a, b);
   endfunction
 
 endpackage

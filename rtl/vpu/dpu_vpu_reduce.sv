@@ -91,11 +91,11 @@ module dpu_vpu_reduce
   end
 
   function automatic logic [31:0] tapped(format_e format, logic integer_tap, logic [31:0] stored, logic [31:0] value);
-    logic signed [31:0] q;
+    logic [15:0] q;  // signed
     if (integer_tap) begin
-      q = (format == FormatI15Split) ? 32'($signed({stored[15:8], 7'd0})) + 32'($signed(stored[7:0])) :
-                                       32'($signed(stored[7:0]));
-      return i32_to_f32(q);
+      q = $unsigned(16'($signed(stored[7:0])));
+      if (format == FormatI15Split) q += {stored[15], stored[15:8], 7'd0};
+      return magnitude_to_f32(q[15], {16'd0, 16'(({q ^ {16{q[15]}}, 1'b1} + 17'(q[15])) >> 1)});
     end
     case (format)
       FormatF16: return f16_to_f32(stored[15:0]);
@@ -122,7 +122,7 @@ module dpu_vpu_reduce
       end
       if (valid_1_q) begin
         element_2_q <= element_1_q;
-        if (tag_1_q.squares) square_2_q <= fmul(element_1_q, element_1_q);
+        if (tag_1_q.squares) square_2_q <= fmul_split(element_1_q, element_1_q);
       end
     end
     assign element[l] = element_2_q;

@@ -195,8 +195,7 @@ module dpu_vpu_rows
     logic [15:0]       second;
   } group_t;
 
-  logic [31:0]                 out_mem [2][Lanes];
-  logic [31:0]                 out_sq_mem [2][Lanes];
+  logic [Lanes-1:0][1:0][31:0] out, out_sq;
   group_t                      group_q [2];
   logic                        wr_second_q;
   logic [31:0]                 total, total_sq;
@@ -209,14 +208,23 @@ module dpu_vpu_rows
   assign inexact  = word.exact & !word.accumulate & tile_last & (total[30:0] > ExactLimit);
 
   always_ff @(posedge clk_i) begin
-    if (taken_o) begin
-      out_mem[out_wr_q][lane]    <= total;
-      out_sq_mem[out_wr_q][lane] <= total_sq;
-    end
     if (group_done) begin
       group_q[out_wr_q] <= '{at: word.at + row_at_q, count: CountW'(lane) + CountW'(1), last: row_last & tile_last,
                              inexact: inexact_q | inexact, squares: word.squares, second: word.second + row_at_q};
     end
+  end
+
+  // Registers of each lane: a memory of which a part is written would take one of its own for every bit.
+  for (genvar l = 0; l < Lanes; l++) begin : gen_result
+    logic [1:0][31:0] out_q, out_sq_q;
+    always_ff @(posedge clk_i) begin
+      if (taken_o && lane == LaneW'(l)) begin
+        out_q[out_wr_q]    <= total;
+        out_sq_q[out_wr_q] <= total_sq;
+      end
+    end
+    assign out[l]    = out_q;
+    assign out_sq[l] = out_sq_q;
   end
 
   assign word_ends = taken_o & row_last & tile_last;
@@ -257,7 +265,7 @@ module dpu_vpu_rows
   assign wr_addr_o     = wr_second_q ? group_q[out_rd_q].second : group_q[out_rd_q].at;
   assign wr_count_o    = group_q[out_rd_q].count;
   for (genvar l = 0; l < Lanes; l++) begin : gen_out
-    assign wr_data_o[l] = wr_second_q ? out_sq_mem[out_rd_q][l] : out_mem[out_rd_q][l];
+    assign wr_data_o[l] = wr_second_q ? out_sq[l][out_rd_q] : out[l][out_rd_q];
   end
   assign wr_last_o     = group_q[out_rd_q].last & (wr_second_q | !group_q[out_rd_q].squares);
   assign wr_inexact_o  = group_q[out_rd_q].inexact;

@@ -70,7 +70,9 @@ module dpu_vpu_tree
         always_ff @(posedge clk_i) begin
           if (valid[k-1]) begin
             x_q <= combine(tag[k-1].maximum, gen_level[k-1].x[2*n], gen_level[k-1].x[2*n+1]);
-            if (tag[k-1].squares) x_sq_q <= dpu_fp_pkg::fadd(gen_level[k-1].x_sq[2*n], gen_level[k-1].x_sq[2*n+1]);
+            if (tag[k-1].squares) begin
+              x_sq_q <= dpu_fp_pkg::fadd_positive(gen_level[k-1].x_sq[2*n], gen_level[k-1].x_sq[2*n+1]);
+            end
           end
         end
         assign x[n]    = x_q;
@@ -113,7 +115,7 @@ module dpu_vpu_tree
       end
       if (goes) begin
         sum_q <= combine(tag[k-1].maximum, partner, sum[k-1]);
-        if (tag[k-1].squares) sum_sq_q <= dpu_fp_pkg::fadd(partner_sq, sum_sq[k-1]);
+        if (tag[k-1].squares) sum_sq_q <= dpu_fp_pkg::fadd_positive(partner_sq, sum_sq[k-1]);
       end
     end
     assign valid[k]  = goes_q;

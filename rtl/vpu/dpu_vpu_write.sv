@@ -85,7 +85,7 @@ module dpu_vpu_write
   // Words. A row's beats gather until the last one, which takes them along.
   logic                              to_word, word_valid_q, second_q;
   typedef logic [Lanes-1:0][31:0] line_t;
-  line_t                             gather_mem [Beats];
+  logic [Beats-1:0][Lanes-1:0][31:0] gathered_q;
   logic [Beats-1:0][Lanes-1:0][31:0] word, word_q;
   line_t                             filled;
   logic [31:0]                       fill;
@@ -104,14 +104,14 @@ module dpu_vpu_write
     word = '0;
     if (to_word && control_i.row_last) begin
       for (int unsigned b = 0; b < Beats; b++) begin
-        word[b] = (7'(b) == control_i.g) ? filled : (7'(b) < control_i.g) ? gather_mem[b] : line_t'({Lanes{fill}});
+        word[b] = (7'(b) == control_i.g) ? filled : (7'(b) < control_i.g) ? gathered_q[b] : line_t'({Lanes{fill}});
       end
     end
   end
 
   always_ff @(posedge clk_i) begin
     if (to_word) begin
-      if (!control_i.row_last) gather_mem[BeatW'(control_i.g)] <= filled;
+      if (!control_i.row_last) gathered_q[BeatW'(control_i.g)] <= filled;
       if (control_i.row_last) begin
         word_q      <= word;
         buffer_q    <= control_i.d_buffer;

@@ -232,7 +232,7 @@ def compiled(name: str, dram: str) -> cycles.Row:
 @pytest.mark.parametrize("dram", ["ideal", "simple", "hbm2_vu47p"])
 def test_two_compiled_layers(dram: str) -> None:
     row = compiled("dpu_tiny", dram)
-    assert row.rtl > cycles.LEAST and abs(row.error) <= 0.005 and all(abs(x.error) <= 0.01 for x in row.worst), row
+    assert row.rtl > cycles.LEAST and abs(row.error) <= cycles.WHOLE and not row.long.beyond, row
 
 
 @pytest.mark.slow  # builds two more models

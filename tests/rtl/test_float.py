@@ -37,8 +37,14 @@ def check_arithmetic(seed: int, n: int) -> None:
         equal(f"fadd, {name}", vectors.combinational("fadd", a, b), nu.fadd(a, b), a, b)
         equal(f"fmax, {name}", vectors.combinational("fmax", a, b), nu.fmax(a, b), a, b)
         equal(f"ftz, {name}", vectors.combinational("ftz", a), nu.ftz(a), a)
+        x, y = np.abs(a), np.abs(b)
+        equal(f"fadd_positive, {name}", vectors.combinational("fadd_positive", x, y), nu.fadd(x, y), x, y)
+        maximum = np.arange(len(a)) % 2 == 0
+        either = np.where(maximum, vectors.bits(nu.fmax(a, b)), vectors.bits(nu.fadd(a, b)))
+        equal(f"fmax_or_add, {name}", vectors.combinational("fmax_or_add", a, b, sign=maximum), either, a, b)
     for name, a, b in arguments.products(rng, n):
         equal(f"fmul, {name}", vectors.combinational("fmul", a, b), nu.fmul(a, b), a, b)
+        equal(f"fmul_split, {name}", vectors.combinational("fmul_split", a, b), nu.fmul(a, b), a, b)
 
 
 @np.errstate(invalid="ignore")

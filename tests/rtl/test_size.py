@@ -128,9 +128,9 @@ def _unit(module: str, parameters: Mapping[str, int], flow: Flow, children: Sequ
 def _fake(module: str, given: Mapping[str, int], flow: Flow) -> Unit:
     """A DPU of a few modules: two lanes a column of the array, each with a bank."""
     children = {
-        "dpu_top": [Child(module="dpu_tile", parameters={"Cols": given.get("Cols", 0)}, count=3)],
+        "dpu_top": [Child(module="dpu_tile", parameters={"Packed": given.get("Packed", -1)}, count=3)],
         "dpu_tile": [
-            Child(module="dpu_mxu", parameters={"Cols": 4}, count=1),
+            Child(module="dpu_mxu", parameters={"Packed": given.get("Packed", -1)}, count=1),
             Child(module="dpu_vpu_tables", parameters={"Lanes": 5}, count=1),
         ],
         "dpu_mxu": [Child(module="dpu_mxu_array", parameters={"Packed": given.get("Packed", -1)}, count=2)],
@@ -216,7 +216,8 @@ def test_laws() -> None:
     assert rtl_size_fit.predict(20, 36, square=False) == 68  # 4 + C
     assert rtl_size_fit.predict(2 * 256 + 3 * 16, 2 * 1024 + 3 * 32, square=True) == 2 * 4096 + 3 * 64
     rows = [
-        _row(n, c, c // 2, lut=lut, dsp=2) for n, c, lut in (("16x16", 16, 20), ("32x32", 32, 36), ("dpu_f2", 64, 80))
+        _row(n, c, c // 2, lut=lut, dsp=2)
+        for n, c, lut in (("16x16", 16, 20), ("32x32", 32, 36), ("64x64-l32", 64, 80))
     ]
     found = {x.what: x for x in rtl_size_fit.laws(_result(*rows))}
     assert found["lut"].error == pytest.approx(68 / 80 - 1)
@@ -235,7 +236,7 @@ def test_unknown_shape_and_foreign_file(tmp_path: Path) -> None:
         rtl_size.measure(["8x8"], ["fpga"], None, "")
     assert e.value.text() == (
         "error[E502]: --shapes: no shape '8x8'\n"
-        "  why: there are: dpu_tiny, 16x16, 32x32, dpu_f2, 64x64-l16, 64x64-l8, dpu_32tops\n"
+        "  why: there are: dpu_tiny, 16x16, 32x32, dpu_f2, 64x64-l32, 64x64-l8, dpu_32tops\n"
         "  try: name one of these"
     )
     other = tmp_path / "other.json"
@@ -263,8 +264,9 @@ def test_unknown_shape_and_foreign_file(tmp_path: Path) -> None:
     ],
 )
 def test_bad_options(given: tuple[str, str, Path | None], said: str) -> None:
+    shapes, flows, output = given
     with pytest.raises(DpuError) as e:
-        rtl_size_command(*given)
+        rtl_size_command(shapes, flows, output=output)
     assert e.value.text() == f"error[E501]: {said}"
 
 

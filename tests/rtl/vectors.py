@@ -10,7 +10,10 @@ import numpy as np
 
 from . import shared
 
-OPS = ("ftz", "fadd", "fmul", "fmax", "i32", "i33", "from_f16", "to_f16", "to_i8", "to_i8_offset", "to_i15")
+OPS = (
+    "ftz", "fadd", "fmul", "fmax", "i32", "i33", "from_f16", "to_f16", "to_i8", "to_i8_offset", "to_i15",
+    "fmul_split", "fmax_or_add", "fadd_positive",
+)  # fmt: skip
 
 
 @cache

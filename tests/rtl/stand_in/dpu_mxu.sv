@@ -3,7 +3,10 @@
 // The rest of the ports is quiet.
 
 module dpu_mxu #(
-  parameter int unsigned Cols = 8, Lanes = 8, ActWords = 1024, WgtWords = 1024, AccWords = 1024, ParamWords = 1024
+  parameter int unsigned Cols = 8, Lanes = 8, ActWords = 1024, WgtWords = 1024, AccWords = 1024, ParamWords = 1024,
+  /* verilator lint_off UNUSEDPARAM */
+  parameter bit Packed = 1'b0
+  /* verilator lint_on UNUSEDPARAM */
 ) (
   input  logic clk_i, rst_ni, stop_i,
   input  logic start_valid_i, output logic start_ready_o, input dpu_pkg::word_t word_i, input logic [31:0] index_i,
