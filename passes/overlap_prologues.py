@@ -1,7 +1,11 @@
-"""Move each block's prologue ahead of the main part before it, so that it runs under that part's matrix work.
+"""Move each block's prologue into the main part before it, so that it runs under that part's matrix work.
 
 Sections of one block (all tiles) move together, and only where none of its loads reads what the main part in between
 stores. This is also what makes the two streams alternate: one stream's normalisation runs under the other's product.
+
+A prologue comes behind the main part's first section: engines take words in order, and a queue full of vector words of
+the prologue would keep the weights of that first section from being loaded. Where it reads what the main part before
+stores, it comes in the middle: until those stores are done its loads, too, would stand before weights.
 """
 
 from __future__ import annotations
@@ -121,15 +125,37 @@ def _movable(prologue: _Group, main: _Group) -> bool:
     return not _conflict(touched, main.stores) and not _conflict(main.loads, prologue.stores)
 
 
+AT = 0.5
+"""The part of a main part's sections behind which a prologue comes that reads what the main part before stores."""
+
+
+def _divide(main: _Group, at: float) -> tuple[list[Section], list[Section]]:
+    """A main part's sections before and behind a part `at` of each tile's, of several at least the first one."""
+    by_tile: dict[int, list[Section]] = {}
+    for section in main.sections:
+        by_tile.setdefault(section.tile, []).append(section)
+    before: list[Section] = []
+    after: list[Section] = []
+    for sections in by_tile.values():
+        n = max(min(1, len(sections) - 1), round(at * len(sections)))
+        before += sections[:n]
+        after += sections[n:]
+    return before, after
+
+
 @uncollected()
 def overlap(program: TileProgram) -> None:
     """Reorder the sections of one program in place."""
     order: list[Section] = []
+    stored: list[Extent] = []  # by the main part before `last`
     last: _Group | None = None  # its sections are not in `order` yet
     for group in _groups(program):
         if last is not None and group.is_prologue and not last.is_prologue and _movable(group, last):
-            order += group.sections
+            before, last.sections = _divide(last, AT if _conflict(group.loads, stored) else 0.0)
+            order += before + group.sections
         else:
-            order += last.sections if last is not None else []
+            if last is not None:
+                order += last.sections
+                stored = stored if last.is_prologue else last.stores
             last = group
     program.sections = order + (last.sections if last is not None else [])

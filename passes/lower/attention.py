@@ -1,14 +1,15 @@
 """Lower `dpu.q.attention`: scores of a block of queries with a block of keys stay in ACC, probabilities in ACT.
 
-For each head, blocks of queries pass over blocks of keys. The product of the next block's scores is issued before this
-block's probabilities are needed, so the array works while the vector unit takes exponentials. Scores never leave the
-chip.
+For each head, blocks of queries pass over blocks of keys. The engines work on different items (blocks of queries and
+keys, of all heads in a row): while the vector unit takes the exponentials of one, the array makes the scores of the
+next and then the product of the one before with values, whose sums the vector unit takes afterwards. So neither waits
+for the other's pipeline. Scores never leave the chip.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -37,7 +38,7 @@ def fitting_key_block(head_dim: int, keys: int, arch: Arch, share: int = 4) -> i
     return min(block, cdiv(keys, c) * c)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Keys:
     """A block of keys [lo, lo + n) of one head on chip."""
 
@@ -45,7 +46,7 @@ class Keys:
     n: int
     k: Buf
     v: Buf
-    colsum: Buf  # 128 * column sum of V times its scale
+    colsum: Buf | None = None  # 128 * column sum of V times its scale; made with the first product
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,16 @@ class Scores:
     keys: Keys
     acc: Buf
     maximum: Buf
+
+
+@dataclass(frozen=True)
+class Product:
+    """Probabilities of a block times its values, ACC [planes][ht][first + rows], and the row sums of the former; with
+    `first` 1 the row before the block's is the column sum of V."""
+
+    acc: Buf
+    total: Buf
+    first: int
 
 
 @dataclass
@@ -88,6 +99,18 @@ class Queries:
     at: int = 0  # the block's first row in `q` and `c`
 
 
+@dataclass
+class Item:
+    """A block of queries and one of keys on their way through the engines."""
+
+    head: Head
+    block: Queries
+    scores: Scores
+    sums: dict[int, Sums]  # of the head's blocks of queries, by the first of each
+    is_last: bool  # of the block's keys
+    product: Product | None = None
+
+
 class AttentionLowering:
     """One attention: the template of a unit's heads."""
 
@@ -110,14 +133,15 @@ class AttentionLowering:
         self.ht = cdiv(self.d, c)
         self.tail = low.tail(self.d)
         self.wide = op.prob_bits.value.data == 15
+        self.planes = 2 if self.wide else 1
+        self.first = 0 if self.wide else 1  # rows of ones before the probabilities
         block = op.key_block.value.data
         low.admit(b * self.heads * cdiv(self.keys, block) * 8)
         self.key_blocks = [(k, min(block, self.keys - k)) for k in range(0, self.keys, block)]
         kt = cdiv(min(block, self.keys), c)
         w = low.arch.words
-        planes = 2 if self.wide else 1
         self.rows = min(
-            w["acc"] // 4 // kt, w["act"] // 4 // (planes * kt), w["vbuf"] // 8 // (2 * self.ht), w["param"] // 32
+            w["acc"] // 4 // kt, w["act"] // 4 // (self.planes * kt), w["vbuf"] // 8 // (2 * self.ht), w["param"] // 32
         )
         if op.causal is not None:
             self.rows = min(self.rows, w["vbuf"] // 8 // (3 * kt))  # mask and masked scores
@@ -149,32 +173,44 @@ class AttentionLowering:
         self.low.run(all_units(self.shape[0], self.shape[1], self.arch), self.blocks)
 
     def blocks(self, unit: Unit) -> Iterator[Block]:
-        """One block a head: the prologue loads what the head shares, the main part does its queries."""
-        ones: Buf | None = None
+        """One block a head: the prologue loads what the head shares, the main part takes in its items, and what the
+        head before left under way."""
         amax: Buf | None = None
         queries = row_blocks(unit, self.rows)
         rows = unit.hi - unit.lo
         scales: Buf | None = None
         shared = 2 * self.shape[2] <= self.arch.words["param"] // 8
+        flow: Flow | None = None
         for h in range(self.heads):
             pro, main = self.low.emitter(), self.low.emitter()
-            if ones is None:
-                ones = pro.alloc("act", self.kt)
-                pro.load(ones, None, self.kt * self.arch.rows, fmt=DmaFormat.FILL, fill=1)
+            if flow is None:
                 amax = pro.alloc("param", rows) if self.row_max is not None else None
+                flow = Flow(self, unit, self._weights(pro, queries), amax)
             first, count = (0, self.heads) if shared else (h, 1)
             if scales is None or not shared:
                 scales = self._load_scales(pro, unit, first, count)
             v_at = (h - first) * self.d
             head = Head(h, Col(scales, v_at), Col(scales, count * self.d + v_at))
             if self.is_resident:
-                head.resident = [self._load_keys(pro, main, unit, head, ones, k, n) for k, n in self.key_blocks]
+                head.resident = [self._load_keys(pro, unit, head, k, n) for k, n in self.key_blocks]
             if rows * self.ht <= self.arch.words["act"] // 16:
                 head.queries = self._load_queries(pro, unit, head, unit.lo, unit.hi)
-            self._attend(main, unit, head, ones, queries, amax)
-            if h == self.heads - 1 and self.row_max is not None and amax is not None:
-                main.store(self.row_max, amax, 4 * rows, offset=at(self.row_max, unit.b, 0, unit.lo))
+            self._attend(main, unit, head, queries, flow)
+            if h == self.heads - 1:
+                flow.end(main)
+                if self.row_max is not None and amax is not None:
+                    main.store(self.row_max, amax, 4 * rows, offset=at(self.row_max, unit.b, 0, unit.lo))
             yield pro, main
+
+    def _weights(self, e: Emitter, queries: list[tuple[int, int]]) -> tuple[Buf, ...]:
+        """Room for the probabilities of two items, ACT [rows][planes][kt]; of 8 bits with kt words of ones before them:
+        what lies there before the first row is a row of ones, however short the block of keys is."""
+        rows = max(hi - lo for lo, hi in queries)
+        found = tuple(e.alloc("act", self.planes * self.kt * (self.first + rows)) for _ in range(2))
+        if self.first:
+            for w in found:
+                e.load(w, None, self.kt * self.arch.rows, fmt=DmaFormat.FILL, fill=1)
+        return found
 
     def _load_scales(self, e: Emitter, unit: Unit, first: int, count: int) -> Buf:
         """v_scale, then mu, of `count` heads."""
@@ -184,8 +220,8 @@ class AttentionLowering:
         e.load(scales, mu, 4 * n, sram=n, offset=at(mu, unit.b, 0, first * self.d))
         return scales
 
-    def _load_keys(self, e: Emitter, main: Emitter, unit: Unit, head: Head, ones: Buf, k0: int, n: int) -> Keys:
-        """K transposed and V into WGT by `e`; the column sums of V, which need the array, by `main`."""
+    def _load_keys(self, e: Emitter, unit: Unit, head: Head, k0: int, n: int) -> Keys:
+        """K transposed and V into WGT."""
         c, r, ht = self.arch.cols, self.arch.rows, self.ht
         kt = cdiv(n, c)
         k_dram, v_dram = self.low.tensors[self.op.k], self.low.tensors[self.op.v]
@@ -212,27 +248,18 @@ class AttentionLowering:
         offset = at(v_dram, unit.b, k0, column)
         pad = (0, kt * r - n, 0, 0)
         e.load(v, v_dram, min(c, self.d), (n, ht), (pitch(v_dram), c), (1, kt * r), offset=offset, pad=pad)
-        colsum = main.alloc("param", ht * c)
-        if not self.wide:
-            acc = main.alloc("acc", ht)
-            main.mm(ones, v, acc, rows=(1, 1), row_stride=(0, 0), nc=kt, nn=ht, wn=kt * r, an=1)
-            a, d = View(acc, Format.I32, 1, 1), View(colsum, Format.F32, ht * c, c)
-            main.vec(a, d, 1, ht, self.tail, a1=128.0, a2=head.v_scale)
-        return Keys(k0, n, k, v, colsum)
+        return Keys(k0, n, k, v)
 
-    def _attend(
-        self, e: Emitter, unit: Unit, head: Head, ones: Buf, queries: list[tuple[int, int]], amax: Buf | None
-    ) -> None:
-        """All blocks of queries against all blocks of keys, scores one block ahead."""
+    def _attend(self, e: Emitter, unit: Unit, head: Head, queries: list[tuple[int, int]], flow: Flow) -> None:
+        """All blocks of queries against all blocks of keys."""
         last = len(self.key_blocks) - 1
         items = [(q, k) for q in range(len(queries)) for k in range(last + 1)]
         if head.resident is None and self._sums_fit(unit):
             items.sort(key=lambda item: item[1])  # keys pass once, the sums of all queries wait in VBUF
         blocks: dict[int, Queries] = {}
         keys: dict[int, Keys] = {}
-
-        def scores(item: tuple[int, int]) -> Scores:
-            q, k = item
+        sums: dict[int, Sums] = {}
+        for q, k in items:
             if q not in blocks:
                 lo, hi = queries[q]
                 every = head.queries
@@ -241,28 +268,12 @@ class AttentionLowering:
                 else:
                     blocks[q] = self._load_queries(e, unit, head, lo, hi)
             if head.resident is not None:
-                return self._scores(e, blocks[q], head.resident[k])
-            if k not in keys:
-                keys.clear()
-                keys[k] = self._load_keys(e, e, unit, head, ones, *self.key_blocks[k])
-            return self._scores(e, blocks[q], keys[k])
-
-        ahead = scores(items[0])
-        sums: dict[int, Sums] = {}
-        for i, (q, k) in enumerate(items):
-            now = ahead
-            if i + 1 < len(items):
-                ahead = scores(items[i + 1])
-            block = blocks[q]
-            product, total = self._weigh(e, unit, block, now)
-            if k == 0:
-                o = product if last == 0 else self._start(e, block, head, now, product)
-                sums[q] = Sums(now, o, total)
+                now = head.resident[k]
             else:
-                self._add(e, block, head, now, product, total, sums[q])
-            if k == last:
-                self._finish(e, unit, block, head, now, sums.pop(q), amax)
-                del blocks[q]
+                if k not in keys:
+                    keys = {k: self._load_keys(e, unit, head, *self.key_blocks[k])}
+                now = keys[k]
+            flow.push(e, Item(head, blocks[q], self.scores(e, blocks[q], now), sums, k == last))
 
     def _sums_fit(self, unit: Unit) -> bool:
         """Whether what all queries of a unit need between two blocks of keys fits beside the block at work."""
@@ -276,10 +287,15 @@ class AttentionLowering:
         offset = at(dram, unit.b, lo, head.index * self.d)
         e.load(q, dram, self.d, (rows,), (pitch(dram),), (ht,), offset=offset)
         e.load(c, scales, 4 * rows, offset=at(scales, unit.b, head.index, lo))
-        e.vector(c, c, rows, a1=score_factor(self.k_scale[head.index], self.op.scale.value.data))
         return Queries(lo, rows, q, c)
 
-    def _scores(self, e: Emitter, block: Queries, keys: Keys) -> Scores:
+    def scale(self, e: Emitter, head: Head, block: Queries) -> None:
+        """From the scales of queries to the factors of their scores."""
+        factor = score_factor(self.k_scale[head.index], self.op.scale.value.data)
+        e.vector(block.c, block.c, block.c.words, a1=factor)
+
+    def scores(self, e: Emitter, block: Queries, keys: Keys) -> Scores:
+        """The product of a block of queries with a block of keys, and the maximum of each row."""
         kt, rows = cdiv(keys.n, self.arch.cols), block.rows
         acc, maximum = e.alloc("acc", kt * rows), e.alloc("param", rows)
         e.mm(
@@ -298,13 +314,12 @@ class AttentionLowering:
         )
         return Scores(keys, acc, maximum)
 
-    def _weigh(self, e: Emitter, unit: Unit, block: Queries, s: Scores) -> tuple[Buf, Buf]:
-        """Probabilities of a block and their product with V: ACC [planes][ht][rows] and the row sums."""
-        rows, ht, r = block.rows, self.ht, self.arch.rows
-        kt = cdiv(s.keys.n, self.arch.cols)
-        planes = 2 if self.wide else 1
-        p, sums = e.alloc("act", planes * kt * rows), e.alloc("param", rows)
-        d = View(p, Format.I15_SPLIT if self.wide else Format.I8_OFFSET, planes * kt, 1)
+    def weigh(self, e: Emitter, block: Queries, s: Scores, p: Buf) -> Buf:
+        """Probabilities of a block into `p`; their row sums."""
+        rows, kt = block.rows, cdiv(s.keys.n, self.arch.cols)
+        sums = e.alloc("param", rows)
+        line = self.planes * kt
+        d = View(p, Format.I15_SPLIT if self.wide else Format.I8_OFFSET, line, 1, self.first * self.kt)
         top = 16319.0 if self.wide else 255.0
         a, tail, red = View(s.acc, Format.I32, 1, rows), self.low.tail(s.keys.n), Red(Reduce.SUM, sums)
         if self.mask is None:
@@ -313,22 +328,29 @@ class AttentionLowering:
         else:
             z, negative = self._masked(e, block, a, kt, tail, self.mask)
             e.vec(z, d, rows, kt, tail, b1=Row(negative), func=Function.EXP2, r=top, red=red)
-        acc = e.alloc("acc", planes * ht * rows)
-        for plane in range(planes):
+        return sums
+
+    def multiply(self, e: Emitter, block: Queries, keys: Keys, p: Buf, total: Buf) -> Product:
+        """Probabilities times values; where the column sums of V are not known yet, the row of ones too."""
+        ht, kt = self.ht, cdiv(keys.n, self.arch.cols)
+        first = self.first if keys.colsum is None else 0
+        rows, line = first + block.rows, self.planes * kt
+        acc = e.alloc("acc", self.planes * ht * rows)
+        for plane in range(self.planes):
             e.mm(
                 p,
-                s.keys.v,
+                keys.v,
                 acc,
                 rows=(1, rows),
-                row_stride=(0, planes * kt),
+                row_stride=(0, line),
                 nc=kt,
                 nn=ht,
-                wn=kt * r,
+                wn=kt * self.arch.rows,
                 an=rows,
-                act_at=plane * kt,
+                act_at=plane * kt + self.first * self.kt - first * line,
                 acc_at=plane * ht * rows,
             )
-        return acc, sums
+        return Product(acc, total, first)
 
     def _masked(self, e: Emitter, block: Queries, scores: View, kt: int, tail: int, mask: Dram) -> tuple[View, Buf]:
         """Scaled scores plus the mask, float32 in VBUF, and the negative of each row's maximum."""
@@ -350,35 +372,41 @@ class AttentionLowering:
         e.vector(maximum, maximum, rows, a1=-1.0)
         return z, maximum
 
-    def _operand(self, e: Emitter, block: Queries, acc: Buf) -> View:
+    def _operand(self, e: Emitter, block: Queries, p: Product) -> View:
         """The product as a vector operand: int32, or for 15 bits the two planes combined in float32."""
-        return combine(e, View(acc, Format.I32, 1, block.rows), 1 + self.wide, block.rows, self.ht, self.tail)
+        view = View(p.acc, Format.I32, 1, p.first + block.rows, p.first)
+        return combine(e, view, self.planes, block.rows, self.ht, self.tail)
 
-    def _affine(self, head: Head, keys: Keys) -> Factors:
-        return {"a1": head.v_scale} if self.wide else {"a1": head.v_scale, "b1": Col(keys.colsum)}
+    def _affine(self, e: Emitter, head: Head, keys: Keys, p: Product) -> Factors:
+        """V's scale, and of 8 bits the column sums of V that the offset asks for: they come with the first product."""
+        if self.wide:
+            return {"a1": head.v_scale}
+        if keys.colsum is None:
+            ht, c = self.ht, self.arch.cols
+            keys.colsum = e.alloc("param", ht * c)
+            a = View(p.acc, Format.I32, 1, self.rows_of(p))
+            e.vec(a, View(keys.colsum, Format.F32, ht * c, c), 1, ht, self.tail, a1=128.0, a2=head.v_scale)
+        return {"a1": head.v_scale, "b1": Col(keys.colsum)}
 
-    def _start(self, e: Emitter, block: Queries, head: Head, s: Scores, acc: Buf) -> Buf:
+    def rows_of(self, p: Product) -> int:
+        """Rows of a product in ACC."""
+        return p.acc.words // (self.planes * self.ht)
+
+    def start(self, e: Emitter, item: Item, p: Product) -> Sums:
         """The first block's output, float32 in VBUF."""
-        o = e.alloc("vbuf", block.rows * self.ht * 2)
-        a = self._operand(e, block, acc)
-        e.vec(a, View(o, Format.F32, 2 * self.ht, 2), block.rows, self.ht, self.tail, **self._affine(head, s.keys))
-        return o
+        rows, ht = item.block.rows, self.ht
+        o = e.alloc("vbuf", rows * ht * 2)
+        affine = self._affine(e, item.head, item.scores.keys, p)
+        a = self._operand(e, item.block, p)
+        e.vec(a, View(o, Format.F32, 2 * ht, 2), rows, ht, self.tail, **affine)
+        return Sums(item.scores, o, p.total)
 
-    def _add(
-        self,
-        e: Emitter,
-        block: Queries,
-        head: Head,
-        s: Scores,
-        acc: Buf,
-        divisors: Buf,
-        sums: Sums,
-    ) -> None:
+    def add(self, e: Emitter, item: Item, p: Product, sums: Sums) -> None:
         """A later block, weighted by 2^(its maximum - the first block's)."""
-        rows = block.rows
+        rows, block = item.block.rows, item.block
         w = e.alloc("param", rows)
         e.vec(
-            View(s.maximum, Format.I32, 1, 1),
+            View(item.scores.maximum, Format.I32, 1, 1),
             View(w, Format.F32, 1, 1),
             rows,
             sub=Row(sums.first.maximum),
@@ -389,38 +417,81 @@ class AttentionLowering:
         )
         e.vector(w, w, rows, a1=-1.0, func=Function.EXP2)
         view = View(sums.o, Format.F32, 2 * self.ht, 2)
-        a = self._operand(e, block, acc)
-        affine: Factors = {**self._affine(head, s.keys), "a2": Row(w)}
+        affine: Factors = {**self._affine(e, item.head, item.scores.keys, p), "a2": Row(w)}
+        a = self._operand(e, block, p)
         e.vec(a, view, rows, self.ht, self.tail, op2=Op2.ADD, b=view, **affine)
-        e.vector(divisors, sums.total, rows, a1=Row(w), b1=Row(sums.total))
+        e.vector(p.total, sums.total, rows, a1=Row(w), b1=Row(sums.total))
 
-    def _finish(
-        self,
-        e: Emitter,
-        unit: Unit,
-        block: Queries,
-        head: Head,
-        s: Scores,
-        sums: Sums,
-        amax: Buf | None,
-    ) -> None:
-        """Divide by the sum of probabilities, add the mean of V, store."""
-        rows, ht = block.rows, self.ht
+    def finish(self, e: Emitter, unit: Unit, item: Item, p: Product | None, sums: Sums, amax: Buf | None) -> None:
+        """Divide by the sum of probabilities, add the mean of V, store; `p` is all there is of a single block of
+        keys."""
+        block, head, ht = item.block, item.head, self.ht
+        rows = block.rows
         rl = e.alloc("param", rows)
         e.vector(sums.total, rl, rows, func=Function.RECIP, op2=Op2.MUL, b=divisor(self.wide))
         d = View(e.alloc("vbuf", rows * ht), Format.F16, ht, 1)
         red: Red | None = None
         if amax is not None:
             red = Red(Reduce.ABSMAX, amax, block.lo - unit.lo, accumulate=head.index > 0)
-        mu = head.mu
-        if len(self.key_blocks) == 1:
-            a = self._operand(e, block, sums.o)
-            affine: Factors = {**self._affine(head, s.keys), "a2": Row(rl), "b2": mu}
+        if p is not None:
+            affine: Factors = {**self._affine(e, head, item.scores.keys, p), "a2": Row(rl), "b2": head.mu}
+            a = self._operand(e, block, p)
             e.vec(a, d, rows, ht, self.tail, red=red, **affine)
         else:
-            e.vec(View(sums.o, Format.F32, 2 * ht, 2), d, rows, ht, self.tail, a1=Row(rl), b1=mu, red=red)
+            e.vec(View(sums.o, Format.F32, 2 * ht, 2), d, rows, ht, self.tail, a1=Row(rl), b1=head.mu, red=red)
         offset = at(self.out, unit.b, block.lo, head.index * self.d)
         e.store(self.out, d.buf, 2 * self.d, (rows,), (pitch(self.out),), (ht,), offset=offset)
+
+
+@dataclass
+class Flow:
+    """The items of a unit under way. Each goes through three turns: scores, exponentials and the product with values,
+    and what the vector unit makes of that."""
+
+    low: AttentionLowering
+    unit: Unit
+    weights: tuple[Buf, ...]
+    amax: Buf | None
+    ahead: Item | None = None  # its scores are issued
+    late: Item | None = None  # its product is issued
+    count: int = 0
+    scaled: set[Buf] = field(default_factory=set)  # the queries' scales that are factors of scores already
+
+    def push(self, e: Emitter, item: Item | None) -> None:
+        """A turn: the item's scores were issued last."""
+        now, before = self.ahead, self.late
+        total: Buf | None = None
+        p = self.weights[self.count % len(self.weights)]
+        if now is not None:
+            if now.block.c not in self.scaled:  # not in the prologue: what waits for a LOAD there holds up this one's
+                self.low.scale(e, now.head, now.block)
+                self.scaled.add(now.block.c)
+            total = self.low.weigh(e, now.block, now.scores, p)
+        if before is not None:
+            self._take(e, before)
+        if now is not None and total is not None:
+            now.product = self.low.multiply(e, now.block, now.scores.keys, p, total)
+            self.count += 1
+        self.ahead, self.late = item, now
+
+    def end(self, e: Emitter) -> None:
+        """What is under way, to its end."""
+        while self.ahead is not None or self.late is not None:
+            self.push(e, None)
+
+    def _take(self, e: Emitter, item: Item) -> None:
+        """The vector unit's part of a product."""
+        p, key = item.product, item.block.lo
+        assert p is not None
+        if key not in item.sums and item.is_last:
+            self.low.finish(e, self.unit, item, p, Sums(item.scores, p.acc, p.total), self.amax)
+            return
+        if key not in item.sums:
+            item.sums[key] = self.low.start(e, item, p)
+        else:
+            self.low.add(e, item, p, item.sums[key])
+        if item.is_last:
+            self.low.finish(e, self.unit, item, None, item.sums.pop(key), self.amax)
 
 
 def score_factor(k_scale: float, scale: float) -> float:

@@ -135,8 +135,7 @@ class Lowering:
                         alive.append((u, it))
                 for phase, index in (("prologue", 0), ("main", 1)):
                     for u, block in ready:
-                        ops = block[index].ops
-                        if ops:
+                        for ops in block[index].parts:
                             number = step_base * 1000 + step
                             self.body.append(Section(u.tile, self.tag, u.stream, number, phase, self.source, ops))
                 iterators = alive

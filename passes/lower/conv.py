@@ -244,11 +244,20 @@ class ConvLowering:
         for rect in self.plan.rects(unit):
             pro, main = self.low.emitter(), self.low.emitter()
             inputs = [self._input(pro, unit, rect, s) for s in range(len(self.sources))]
-            for phase in self.plan.phases:
-                step = self.plan.blocks.panel
-                for t0 in range(0, self.nt, step):
-                    self._panel(main, unit, rect, phase, t0, min(step, self.nt - t0), inputs)
+            self._main(main, unit, rect, inputs)
             yield pro, main
+
+    def _main(self, e: Emitter, unit: Unit, rect: Rect, inputs: list[_Input]) -> None:
+        """Every phase and panel. Each panel's weights and product come before the vector work of the one before."""
+        step = self.plan.blocks.panel
+        panels = [(f, t0, min(step, self.nt - t0)) for f in self.plan.phases for t0 in range(0, self.nt, step)]
+        ahead = self._product(e, rect, *panels[0], inputs)
+        for now, after in zip(panels, [*panels[1:], None], strict=True):
+            product = ahead
+            if after is not None:
+                ahead = self._product(e, rect, *after, inputs)
+            e.cut()
+            self._epilogue(e, unit, rect, *now, product)
 
     def _input(self, e: Emitter, unit: Unit, rect: Rect, index: int) -> _Input:
         """The rectangle's input pixels; cells outside the image hold the zero point."""
@@ -280,12 +289,12 @@ class ConvLowering:
         )
         return _Input(buf, rows, columns, tiles)
 
-    def _panel(self, e: Emitter, unit: Unit, rect: Rect, phase: Phase, t0: int, g: int, inputs: list[_Input]) -> None:
+    def _epilogue(self, e: Emitter, unit: Unit, rect: Rect, phase: Phase, t0: int, g: int, made: Buf) -> None:
+        """What the vector unit makes of a panel's product."""
         c, pixels = self.arch.cols, rect.pixels
         valid = min(g * c, self.n - t0 * c)
         tail = self.low.tail(self.n) if t0 + g == self.nt else c
-        product = View(self._product(e, rect, phase, t0, g, inputs), Format.I32, 1, pixels)
-        acc = combine(e, product, self.op.planes, pixels, g, tail)
+        acc = combine(e, View(made, Format.I32, 1, pixels), self.op.planes, pixels, g, tail)
         vectors, dram = e.alloc("param", 2 * g * c), self.vectors[phase]
         e.load(vectors, dram, 4 * g * c, (2,), (pitch(dram),), (g * c,), offset=4 * t0 * c)
         factors: Factors = {"a1": Col(vectors), "b1": Col(vectors, g * c)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, TypedDict
 
 import numpy as np
@@ -92,6 +93,18 @@ class Emitter:
         self.arch = arch
         self.c = arch.cols
         self.ops: list[Buf | Instr] = []
+        self.cuts: list[int] = []  # numbers of operations before which other work may come
+
+    def cut(self) -> None:
+        """Other work may come here: nothing that is needed soon is half done."""
+        if self.ops and (not self.cuts or self.cuts[-1] < len(self.ops)):
+            self.cuts.append(len(self.ops))
+
+    @property
+    def parts(self) -> list[list[Buf | Instr]]:
+        """The operations, cut."""
+        edges = [0, *(n for n in self.cuts if n < len(self.ops)), len(self.ops)]
+        return [self.ops[a:z] for a, z in pairwise(edges) if z > a]
 
     def alloc(self, space: str, words: int) -> Buf:
         """A new buffer of `words` words."""

@@ -21,6 +21,7 @@ from .estimate_words import (
     COL,
     IMM,
     INT4,
+    ITEM,
     NONE,
     PAIR,
     ROW,
@@ -40,6 +41,9 @@ from .rowwise import STAT_CHUNK
 
 FILLED = 10
 """Blocks of a row pass before it is steady: LOAD runs ahead until VBUF, of which a block takes an eighth, is full."""
+
+Panels = list[tuple[int, int, int]]
+"""Segments of products and epilogues, and how often each pair comes."""
 
 TiledUnit = tuple[int, int, int]
 """Sample, first and end row of a unit, counted from the tile's first row."""
@@ -115,7 +119,7 @@ def linear(e: Builder, s: LinearShape, where: str) -> None:
     arch, c = e.arch, e.c
     plans = linear_plan(s, where, arch)
     kts = [cdiv(k, c) for k in s.widths]
-    made: dict[tuple[int, bool], tuple[int, list[tuple[int, int]]]] = {}
+    made: dict[tuple[int, bool], tuple[int, Panels]] = {}
     block, end = 0, -1
     for number, unit in enumerate(tile_units(s.samples, s.tokens, arch.tiles)):
         cut = blocks_of(unit, plans[0].rows)
@@ -130,8 +134,7 @@ def linear(e: Builder, s: LinearShape, where: str) -> None:
             e.step(prologue, 1, at, 1)
             if extra:
                 e.mark(0, ends, extra, window, at)
-            for segment, times in panels:
-                e.step(segment, times, at)
+            e.panels(panels, at)
             if end < 0:
                 e.release(e.program.blocked)
                 end = e.end()
@@ -146,8 +149,8 @@ def _block(
     kts: list[int],
     rows: int,
     first: bool,
-    made: dict[tuple[int, bool], tuple[int, list[tuple[int, int]]]],
-) -> tuple[int, list[tuple[int, int]]]:
+    made: dict[tuple[int, bool], tuple[int, Panels]],
+) -> tuple[int, Panels]:
     """A block's prologue and its panels with how often each comes."""
     slots = e.program.named
     prologue = _prologue(e, s, plans[0].sub, kts, rows, first, slots)
@@ -278,55 +281,52 @@ def _pass(
 
 def _section(
     e: Builder, s: LinearShape, index: int, p: SectionShape, b: Blocks, kts: list[int], rows: int, x: _Input
-) -> list[tuple[int, int]]:
-    """The panels of a section: (segment, times)."""
+) -> Panels:
+    """The panels of a section."""
     c = e.c
     nt = cdiv(p.n, c)
     step = b.panel // p.halves
-    made: list[tuple[int, int]] = []
+    made: Panels = []
     row_stats = -1
-    count = nt // step
-    rest = nt % step
+    full, rest = divmod(nt, step)
     tail = (p.n - 1) % c + 1
-    # The first panel starts what the others add to, the last may be ragged.
-    runs = [(step, count - (0 if rest or count < 1 else 1), c)] if count > (0 if rest else 1) else []
-    runs.append((rest or step, 1, tail))
-    for position, (g, times, last) in enumerate(runs):
-        if p.stats in ("row_pair", "row_max") and position == 0:
+    by_row = p.stats in ("row_pair", "row_max")
+    # The first panel starts what the others add to, the last may be ragged and stores it.
+    sizes = [(step, c)] * full + [(rest, c)] * (rest > 0)
+    sizes[-1] = (sizes[-1][0], tail)
+    products = {g: _product(e, s, p, b, kts, rows, x.act, g) for g in dict.fromkeys(g for g, _ in sizes)}
+    runs: dict[tuple[int, int, bool, bool], int] = {}
+    for n, (g, last) in enumerate(sizes):
+        key = (g, last, by_row and n > 0, by_row and n == len(sizes) - 1)
+        runs[key] = runs.get(key, 0) + 1
+    for (g, last, again, stores), times in runs.items():
+        if by_row and not again:
             row_stats = e.slot("param", rows * (2 if p.stats == "row_pair" else 1), BLOCK)
-            first = _panel(e, s, index, p, b, kts, rows, x, g, last, row_stats, False)
-            made.append((first, 1))
-            if times > 1:
-                made.append((_panel(e, s, index, p, b, kts, rows, x, g, last, row_stats, True), times - 1))
-            continue
-        segment = _panel(e, s, index, p, b, kts, rows, x, g, last, row_stats, position > 0)
-        made.append((segment, times))
-    if row_stats >= 0:
-        n = (2,) if p.stats == "row_pair" else (1,)
-        e.store(row_stats, "param", 4 * rows, n, (pitch(s.tokens, 4),), role=2 * index + 1)
-        made.append((e.end(), 1))
+        epilogue = _epilogue(e, s, index, p, rows, x, g, last, row_stats, again, stores)
+        made.append((products[g], epilogue, times))
     return made
 
 
-def _panel(
+def _epilogue(
     e: Builder,
     s: LinearShape,
     index: int,
     p: SectionShape,
-    b: Blocks,
-    kts: list[int],
     rows: int,
     x: _Input,
     g: int,
     tail: int,
     row_stats: Slot,
     again: bool,
+    stores: bool,
 ) -> int:
+    """As `LinearLowering._epilogue`; `stores`: the row statistics are complete."""
     c, h = e.c, p.halves
+    made = e.program.named["product"]
+    acc = made
     nt = cdiv(p.n, c)
     valid = (g - 1) * c + tail
     item = item_bytes(p.kind)
-    acc = _product(e, s, p, b, kts, rows, x.act, g)
     count = 3 if p.kind == "q8_static" else 2
     vectors = e.slot("param", count * h * g * c)
     e.load(vectors, "param", g * c * 4, (h, count), (nt * c * 4, pitch(h * nt * c, 4)))
@@ -338,12 +338,12 @@ def _panel(
     m2 = pack(COL, COL)
     if p.kind == "q8_head":
         _queries(e, s, index, p, rows, acc, source, vectors, token, g, valid, m1)
-        return e.end()
+        return _ended(e, made)
     if p.kind == "q8_static":
         d = e.slot("act", rows * g)
         e.vec((acc, vectors, *token), (d,), rows, g, tail, source, ACT8, m1=m1, m2=m2, r=COL)
         e.store(d, "act", valid, (rows,), (pitch(p.n, 1),), role=2 * index)
-        return e.end()
+        return _ended(e, made)
     wide = p.kind == "f32"
     d = e.slot("vbuf", rows * g * (2 if wide else 1))
     target = VEC32 if wide else VEC16
@@ -373,17 +373,27 @@ def _panel(
     e.store(d, "vbuf", item * valid, (rows,), (pitch(p.n, item),), role=2 * index)
     if columns >= 0:
         e.store(columns, "param", 4 * valid, (2,), (4 * p.n,), role=2 * index + 1)
+    if stores:
+        n = (2,) if p.stats == "row_pair" else (1,)
+        e.store(row_stats, "param", 4 * rows, n, (pitch(s.tokens, 4),), role=2 * index + 1)
+    return _ended(e, made)
+
+
+def _ended(e: Builder, product: Slot) -> int:
+    """The number of an epilogue's segment, which ends its product."""
+    e.frees.append(product)
+    e.free_at[-1] = len(e.frees)
     return e.end()
 
 
 def _product(
     e: Builder, s: LinearShape, p: SectionShape, b: Blocks, kts: list[int], rows: int, act: Slot, g: int
-) -> Slot:
+) -> int:
     """As `LinearLowering._product`."""
     c, r, kt, h = e.c, e.arch.rows, sum(kts), p.halves
     nt, tile = cdiv(p.n, c), e.arch.rows * c
     size = sum(run_bytes(t, r, c) for t in kts) if p.bits == 4 else kt * tile
-    acc = e.slot("acc", s.planes * h * g * rows)
+    acc = _shared(e, e.program.named, "product", "acc", s.planes * h * g * rows, ITEM)
     begin = 0
     for tiles in kts if p.bits == 4 else [kt]:
         for k in range(0, tiles, b.chunk):
@@ -398,7 +408,7 @@ def _product(
             for n, later in _segments(s, kts, k0, nk):
                 e.product(act, wgt, acc, rows, n, h * g, accumulate=later)
         begin += tiles
-    return acc
+    return e.end()
 
 
 def _segments(s: LinearShape, kts: list[int], k0: int, nk: int) -> Iterator[tuple[int, bool]]:

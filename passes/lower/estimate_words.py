@@ -43,7 +43,8 @@ STEP_FIELDS = (
     *("segment", "times", "block", "item", "query", "key", "unit", "sample", "lo", "hi", "prologue"),
     *("mark", "extra", "window"),
 )
-S_BLOCK, S_SAMPLE, S_LO, S_HI, S_PROLOGUE, S_MARK = 2, 7, 8, 9, 10, 11
+S_BLOCK, S_UNIT, S_SAMPLE, S_LO, S_HI, S_PROLOGUE, S_MARK = 2, 6, 7, 8, 9, 10, 11
+CUT = 2  # in the place of `prologue`: a step of the main part before which a prologue may come
 
 Slot = int
 
@@ -200,6 +201,23 @@ class Builder:
         lo, hi = at.rows if rows is None else rows
         where = (at.block & 1, at.item & 1, at.query % INSTANCES, at.key % INSTANCES, at.unit & 1, at.sample)
         self.program.steps.append((segment, times, *where, lo, hi, prologue, 0, 0, 1))
+
+    def panels(self, panels: Sequence[tuple[int, int, int]], at: At) -> None:
+        """The steps of panels, (product, epilogue, times) each. A product comes before the epilogue of the panel
+        before; what passes from one to the other has an instance for each item."""
+        turns: list[tuple[int, int, tuple[bool, int, int] | None]] = []
+        for product, epilogue, times in panels:
+            k = kept(times, 2, 2, 4)  # a prologue may come before the last four
+            for n in k.numbers:
+                mark = (n == k.end, k.extra, k.window) if n in (k.begin, k.end) else None
+                turns.append((product, epilogue, mark))
+        self.step(turns[0][0], 1, at._replace(item=0))
+        for n, (_, epilogue, mark) in enumerate(turns):
+            if mark is not None:
+                self.mark(1, *mark, at)
+            if n + 1 < len(turns):
+                self.step(turns[n + 1][0], 1, at._replace(item=n + 1))
+            self.step(epilogue, 1, at._replace(item=n), CUT)
 
     def mark(self, level: int, ends: bool, extra: int, window: int, at: At) -> None:
         """A window of repetitions begins, or ends: `extra` more take as long as each of the `window` in between.

@@ -19,13 +19,16 @@ from ...ir.arch import Arch
 from ...ir.isa import Words
 from ...ir.tile_program import uncollected
 from ...simulator.dram.params import load_dram
+from ..overlap_prologues import AT
 from . import estimate_kernel
+from .estimate_attention import attention
 from .estimate_dram import has_l2, l2_times, weights
 from .estimate_linear import linear, linear_parts, linear_plan, rowwise
-from .estimate_matrix import attention, conv, conv_parts
+from .estimate_matrix import conv, conv_parts
 from .estimate_shapes import AttentionShape, ConvShape, EntryShape, LinearShape, OpShape, RowwiseShape, Shape
 from .estimate_words import (
     ALL,
+    CUT,
     LOAD,
     ROWS,
     S_BLOCK,
@@ -34,6 +37,7 @@ from .estimate_words import (
     S_MARK,
     S_PROLOGUE,
     S_SAMPLE,
+    S_UNIT,
     SPACES,
     STEP_FIELDS,
     STORE,
@@ -89,6 +93,9 @@ class _Written:
     order: Ints
     head: int
     tail: int
+    first_cut: int  # place in the tail behind which the next operation's first prologue may come
+    middle_cut: int  # and if it reads what the block before the tail stores
+    single: bool  # whether each unit is one block
     slots: int
     tokens: int  # rows of the tile
     tiles: float  # how many times this tile's traffic all tiles have
@@ -166,7 +173,7 @@ class Estimator:
             case RowwiseShape():
                 rowwise(e, s, parts)
         rows = e.program.steps
-        head, body, tail = _blocks(rows)
+        head, body, tail, single = _blocks(rows)
         reads_all = frozenset(
             role
             for n in head
@@ -178,10 +185,13 @@ class Estimator:
             order=np.array([*head, *body, *tail], np.int64) + self._offset,
             head=len(head),
             tail=len(tail),
+            first_cut=_cut([rows[n] for n in tail], 0),
+            middle_cut=_cut([rows[n] for n in tail], AT),
+            single=single,
             slots=e.program.slots,
             tokens=max(r[S_HI] for r in rows),
             tiles=e.program.tiles or min(self.arch.tiles, _rows(s)),
-            rows=_rows(s) / max(r[S_HI] for r in rows if not r[S_PROLOGUE]),
+            rows=_rows(s) / max(r[S_HI] for r in rows if not _is_prologue(r)),
             words=sum(e.words[r[0]] * r[1] for r in rows),
             samples=max(r[S_SAMPLE] for r in rows) + 1,
             first_sample=rows[0][S_SAMPLE],
@@ -203,10 +213,10 @@ class Estimator:
         found = []
         before, size = -1, 0
         for r in rows:
-            if r[S_BLOCK] != before and not r[S_PROLOGUE]:
+            if r[S_BLOCK] != before and not _is_prologue(r):
                 blocks, before = blocks + 1, r[S_BLOCK]
             found.append(blocks <= 1)
-            if blocks == 1 and not r[S_PROLOGUE] and not r[S_MARK]:
+            if blocks == 1 and not _is_prologue(r) and not r[S_MARK]:
                 size += r[1] * e.constants[r[0]]
         return found if size <= self.arch.l2_bytes else [True] * len(found)
 
@@ -240,7 +250,9 @@ class Estimator:
             head, rest, tail = np.split(w.order, (w.head, len(w.order) - w.tail))
             follows = bool(found) and found[-1][0] == i - 1
             if follows and w.head and _movable(entry.ops[i - 1], plan[i - 1], entry.ops[i], w):
-                found.insert(len(found) - 1, (i, head))
+                (_, before), was = found.pop(), plan[i - 1]
+                at = was.middle_cut if was.single and _shared(entry.ops[i - 1], entry.ops[i]) else was.first_cut
+                found += [(i - 1, before[:at]), (i, head), (i - 1, before[at:])]
             else:
                 found.append((i, head))
             found += [(i, rest), (i, tail)]
@@ -323,29 +335,59 @@ class Estimator:
         return found
 
 
-def _blocks(steps: Sequence[tuple[int, ...]]) -> tuple[list[int], list[int], list[int]]:
-    """An operation's steps as head, body and tail: each block's prologue is moved ahead of the block before."""
+def _blocks(steps: Sequence[tuple[int, ...]]) -> tuple[list[int], list[int], list[int], bool]:
+    """An operation's steps as head, body and tail, each block's prologue within the block before, as
+    `overlap_prologues` puts it; and whether each unit is one block."""
     order: list[list[int]] = []
-    before: tuple[int, int] | None = None
+    before: tuple[int, bool] | None = None
     group: list[int] = []
+    mains = {row[S_BLOCK] for row in steps if not _is_prologue(row)}
+    single = len(mains) == len({(row[S_SAMPLE], row[S_UNIT]) for row in steps})
     for i, row in enumerate(steps):
-        now = (row[S_BLOCK], row[S_PROLOGUE])
+        now = (row[S_BLOCK], _is_prologue(row))
         if now == before:
             group.append(i)
             continue
         group, before = [i], now
-        if row[S_PROLOGUE] and order and not steps[order[-1][0]][S_PROLOGUE]:
-            order.insert(len(order) - 1, group)
+        if now[1] and order and not _is_prologue(steps[order[-1][0]]):
+            main = order.pop()
+            at = _cut([steps[n] for n in main], AT if single else 0)
+            order += [part for part in (main[:at], group, main[at:]) if part is group or part]
         else:
             order.append(group)
-    head = order.pop(0) if steps[order[0][0]][S_PROLOGUE] else []
+    head = order.pop(0) if _is_prologue(steps[order[0][0]]) else []
     tail = order.pop() if order else []
-    return head, [i for group in order for i in group], tail
+    return head, [i for group in order for i in group], tail, single
+
+
+def _is_prologue(row: tuple[int, ...]) -> bool:
+    return row[S_PROLOGUE] == 1
+
+
+def _cut(main: Sequence[tuple[int, ...]], at: float) -> int:
+    """The step of a main part before which a prologue comes: of its cuts the first from a part `at` of it on that is
+    in no window of repetitions; 0 if there is none."""
+    cuts = [i for i, row in enumerate(main) if row[S_PROLOGUE] == CUT]
+    wanted = max(min(1, len(cuts)), round(at * (len(cuts) + 1)))
+    opened = 0
+    for i, row in enumerate(main):
+        if row[S_MARK]:
+            opened += 1 if row[S_MARK] % 2 == 0 else -1
+        if row[S_PROLOGUE] == CUT:
+            wanted -= 1
+            if wanted <= 0 and not opened:
+                return i
+    return 0
+
+
+def _shared(before: OpShape, op: OpShape) -> list[int]:
+    """Roles of what an operation reads that the one before writes."""
+    return [role for role, tensor in enumerate(op.reads) if tensor >= 0 and tensor in before.writes]
 
 
 def _movable(before: OpShape, was: _Written, op: OpShape, w: _Written) -> bool:
     """Whether an operation's first prologue needs nothing that the last block before it stores."""
-    shared = [role for role, tensor in enumerate(op.reads) if tensor >= 0 and tensor in before.writes]
+    shared = _shared(before, op)
     if not shared or was.last_sample != w.first_sample:
         return True
     return was.halves and not any(role in w.reads_all for role in shared)

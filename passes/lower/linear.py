@@ -94,6 +94,7 @@ class Piece:
 class Panel:
     """Column tiles t0 .. t0+tiles-1 of a section: `valid` columns, `tail` of them in the last tile."""
 
+    section: int
     t0: int
     tiles: int
     valid: int
@@ -274,8 +275,7 @@ class LinearLowering:
                 norm = pro.alloc("param", 2 * k + self.arch.cols)
                 pro.load(norm, self.norm, 4 * k, (2,), (pitch(self.norm),), (k,))
             act, s = self._prologue(pro, unit, lo, hi, norm)
-            for i, p in enumerate(self.plans):
-                self._section(main, i, p, unit, lo, hi, act, s)
+            self._main(main, unit, lo, hi, act, s)
             yield pro, main
 
     def _prologue(self, e: Emitter, unit: Unit, lo: int, hi: int, norm: Buf | None) -> tuple[Buf, Buf | None]:
@@ -381,43 +381,67 @@ class LinearLowering:
         self._pass(e, p, None, red=Red(Reduce.SUM_SQ, pair))
         return norm_vectors(e, pair, pair, p.rows, p.rows, self.widths[0], self.op.eps.value.data)
 
-    def _section(
-        self, e: Emitter, index: int, p: SectionPlan, unit: Unit, lo: int, hi: int, act: Buf, s: Buf | None
-    ) -> None:
-        """All column panels of one section over rows [lo, hi)."""
-        rows, c = hi - lo, self.arch.cols
-        nt = self.low.tiles_of(p.n)
-        step = p.blocks.panel // p.halves
-        row_stats: Buf | None = None
-        if p.stats in ("row_pair", "row_max"):
-            row_stats = e.alloc("param", rows * (2 if p.stats == "row_pair" else 1))
+    def _panels_of(self, index: int) -> Iterator[Panel]:
+        """The panels of a section."""
+        p, c = self.plans[index], self.arch.cols
+        nt, step = self.low.tiles_of(p.n), p.blocks.panel // p.halves
         for t0 in range(0, nt, step):
             g = min(step, nt - t0)
-            panel = Panel(t0, g, min(g * c, p.n - t0 * c), self.low.tail(p.n) if t0 + g == nt else c)
-            product = View(self._product(e, index, p, panel, rows, act), Format.I32, 1, rows)
-            acc = combine(e, product, self.planes, rows, p.halves * g, panel.tail)
-            vectors = e.alloc("param", (3 if p.kind == "q8_static" else 2) * p.halves * g * c)
-            dram = self.vectors[index]
-            count = 3 if p.kind == "q8_static" else 2
-            strides = (nt * c * 4, pitch(dram))
-            e.load(vectors, dram, g * c * 4, (p.halves, count), strides, (g * c, p.halves * g * c), offset=4 * t0 * c)
-            if p.kind == "q8_head":
-                self._queries(e, index, p, panel, unit, lo, rows, acc, s, vectors)
-            elif p.kind == "q8_static":
-                self._keys(e, index, panel, unit, lo, rows, acc, s, vectors)
-            else:
-                self._values(e, index, p, panel, unit, lo, rows, acc, s, vectors, row_stats)
-        if row_stats is not None:
+            yield Panel(index, t0, g, min(g * c, p.n - t0 * c), self.low.tail(p.n) if t0 + g == nt else c)
+
+    def _main(self, e: Emitter, unit: Unit, lo: int, hi: int, act: Buf, s: Buf | None) -> None:
+        """All column panels of all sections over rows [lo, hi). Each panel's weights and product come before the vector
+        work of the one before, which may be more words than a queue holds."""
+        panels = [panel for i in range(len(self.plans)) for panel in self._panels_of(i)]
+        stats: dict[int, Buf] = {}
+        ahead = self._product(e, panels[0], hi - lo, act)
+        for now, after in zip(panels, [*panels[1:], None], strict=True):
+            product = ahead
+            if after is not None:
+                ahead = self._product(e, after, hi - lo, act)
+            e.cut()
+            self._epilogue(e, now, unit, lo, hi - lo, product, s, stats)
+
+    def _epilogue(
+        self,
+        e: Emitter,
+        panel: Panel,
+        unit: Unit,
+        lo: int,
+        rows: int,
+        product: Buf,
+        s: Buf | None,
+        stats: dict[int, Buf],
+    ) -> None:
+        """What the vector unit makes of a panel's product; `stats` are the row statistics of sections so far."""
+        index, c, g, t0 = panel.section, self.arch.cols, panel.tiles, panel.t0
+        p = self.plans[index]
+        nt = self.low.tiles_of(p.n)
+        if t0 == 0 and p.stats in ("row_pair", "row_max"):
+            stats[index] = e.alloc("param", rows * (2 if p.stats == "row_pair" else 1))
+        acc = combine(e, View(product, Format.I32, 1, rows), self.planes, rows, p.halves * g, panel.tail)
+        count = 3 if p.kind == "q8_static" else 2
+        vectors = e.alloc("param", count * p.halves * g * c)
+        dram = self.vectors[index]
+        strides = (nt * c * 4, pitch(dram))
+        e.load(vectors, dram, g * c * 4, (p.halves, count), strides, (g * c, p.halves * g * c), offset=4 * t0 * c)
+        if p.kind == "q8_head":
+            self._queries(e, index, p, panel, unit, lo, rows, acc, s, vectors)
+        elif p.kind == "q8_static":
+            self._keys(e, index, panel, unit, lo, rows, acc, s, vectors)
+        else:
+            self._values(e, index, p, panel, unit, lo, rows, acc, s, vectors, stats.get(index))
+        if index in stats and t0 + g == nt:
             companion = self.companions[index]
             assert companion is not None
             n = (2,) if p.stats == "row_pair" else (1,)
-            e.store(
-                companion, row_stats, 4 * rows, n, (pitch(companion),), (rows,), offset=at(companion, unit.b, 0, lo)
-            )
+            row_stats, offset = stats.pop(index), at(companion, unit.b, 0, lo)
+            e.store(companion, row_stats, 4 * rows, n, (pitch(companion),), (rows,), offset=offset)
 
-    def _product(self, e: Emitter, index: int, p: SectionPlan, panel: Panel, rows: int, act: Buf) -> Buf:
+    def _product(self, e: Emitter, panel: Panel, rows: int, act: Buf) -> Buf:
         """ACC [halves * g][rows] = ACT rows x weight panel, in chunks of the reduction if the panel is large."""
-        r, g = self.arch.rows, panel.tiles
+        r, g, index = self.arch.rows, panel.tiles, panel.section
+        p = self.plans[index]
         acc = e.alloc("acc", self.planes * p.halves * g * rows)
         for k0, nk in self._chunks(p):
             wgt = e.alloc("wgt", p.halves * g * nk * r)
