@@ -43,7 +43,7 @@ STEP_FIELDS = (
     *("segment", "times", "block", "item", "query", "key", "unit", "sample", "lo", "hi", "prologue"),
     *("mark", "extra", "window"),
 )
-S_BLOCK, S_UNIT, S_SAMPLE, S_LO, S_HI, S_PROLOGUE, S_MARK = 2, 6, 7, 8, 9, 10, 11
+S_BLOCK, S_UNIT, S_SAMPLE, S_LO, S_HI, S_PROLOGUE, S_MARK, S_EXTRA, S_WINDOW = 2, 6, 7, 8, 9, 10, 11, 12, 13
 CUT = 2  # in the place of `prologue`: a step of the main part before which a prologue may come
 
 Slot = int

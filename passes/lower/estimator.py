@@ -32,12 +32,14 @@ from .estimate_words import (
     LOAD,
     ROWS,
     S_BLOCK,
+    S_EXTRA,
     S_HI,
     S_LO,
     S_MARK,
     S_PROLOGUE,
     S_SAMPLE,
     S_UNIT,
+    S_WINDOW,
     SPACES,
     STEP_FIELDS,
     STORE,
@@ -211,13 +213,15 @@ class Estimator:
         find them in the L2, if those of a block fit there; else each block has pushed out what the next one reads."""
         e, blocks = self.builder, 0
         found = []
-        before, size = -1, 0
+        before, size, weight = -1, 0.0, 1.0
         for r in rows:
+            if r[S_MARK]:  # of repetitions between two marks some are left out
+                weight = 1 + r[S_EXTRA] / r[S_WINDOW] if r[S_MARK] % 2 == 0 else 1
             if r[S_BLOCK] != before and not _is_prologue(r):
                 blocks, before = blocks + 1, r[S_BLOCK]
             found.append(blocks <= 1)
             if blocks == 1 and not _is_prologue(r) and not r[S_MARK]:
-                size += r[1] * e.constants[r[0]]
+                size += weight * r[1] * e.constants[r[0]]
         return found if size <= self.arch.l2_bytes else [True] * len(found)
 
     def _records(self) -> list[Words]:
