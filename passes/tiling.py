@@ -1,14 +1,16 @@
 """How an operation's rows are cut: over tiles, over the two streams, into blocks that fit the scratchpads.
 
 Rows (tokens, pixels) are split, never columns: LayerNorm and per-token scales stay local to a tile, and three tiles
-cost no padding. The two streams are the two guidance images, or the two halves of a tile's rows when there is one
-image. Column statistics are one partial for each block, so these cuts are part of a program's numerics
-(docs/numerics.md).
+cost no padding. A convolution's pixels are split between image rows where that keeps the array no longer: a part of a
+row is a block of its own, of at least as many cycles a weight tile as the array has rows. The two streams are the two
+guidance images, or the two halves of a tile's rows when there is one image. Column statistics are one partial for each
+block, so these cuts are part of a program's numerics (docs/numerics.md).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from itertools import pairwise
 
 from ..errors import DpuError
@@ -43,17 +45,28 @@ class Unit:
     hi: int
 
 
-def units(samples: int, tokens: int, tiles: int) -> list[list[Unit]]:
-    """Groups of units that run side by side, one a tile, in program order: sample by sample, or half by half."""
-    ranges = balanced(tokens, tiles)
+def units(samples: int, tokens: int, tiles: int, grain: int = 1) -> list[list[Unit]]:
+    """Groups of units that run side by side, one a tile, in program order: sample by sample, or half by half.
+
+    They are cut at multiples of `grain` tokens, of which there is a whole number.
+    """
+    ranges = unit_ranges(samples, tokens, tiles, grain)
     if samples > 1:
-        return [[Unit(t, b % 2, b, lo, hi) for t, (lo, hi) in enumerate(ranges) if hi > lo] for b in range(samples)]
+        return [[Unit(t, b % 2, b, *r) for t, (r,) in enumerate(ranges)] for b in range(samples)]
     halves: list[list[Unit]] = [[], []]
-    for t, (lo, hi) in enumerate(ranges):
-        for s, (a, z) in enumerate(balanced(hi - lo, 2)):
-            if z > a:
-                halves[s].append(Unit(t, s, 0, lo + a, lo + z))
+    for t, cut in enumerate(ranges):
+        for s, (lo, hi) in enumerate(cut):
+            halves[s].append(Unit(t, s, 0, lo, hi))
     return [h for h in halves if h]
+
+
+def unit_ranges(samples: int, tokens: int, tiles: int, grain: int = 1) -> list[list[tuple[int, int]]]:
+    """Of each tile that has any, the rows of the units of one sample."""
+    shares = [r for r in balanced(tokens // grain, tiles) if r[1] > r[0]]
+    if samples > 1:
+        return [[(lo * grain, hi * grain)] for lo, hi in shares]
+    halves = [[(lo + a, lo + z) for a, z in balanced(hi - lo, 2) if z > a] for lo, hi in shares]
+    return [[(lo * grain, hi * grain) for lo, hi in cut] for cut in halves]
 
 
 def row_blocks(unit: Unit, rows: int) -> list[tuple[int, int]]:
@@ -94,9 +107,75 @@ def rectangles(lo: int, hi: int, width: int, pixels: int) -> list[Rect]:
     return rects
 
 
-def part_index(samples: int, tokens: int, tiles: int) -> list[Unit]:
+def rectangle_sizes(lo: int, hi: int, width: int, most: int) -> list[tuple[int, int]]:
+    """What `rectangles` cuts, by size: (pixels, how many)."""
+    found: dict[int, int] = {}
+
+    def add(n: int, times: int = 1) -> None:
+        left = n
+        while left > 0:
+            part = cdiv(left, cdiv(left, most))
+            found[part] = found.get(part, 0) + times
+            left -= part
+
+    head = min(-lo % width, hi - lo)
+    if head:
+        add(head)
+    full = (hi - lo - head) // width
+    rest = hi - lo - head - full * width
+    if full and most >= width:
+        left = full
+        while left > 0:
+            count = cdiv(left, cdiv(left, most // width))
+            found[count * width] = found.get(count * width, 0) + 1
+            left -= count
+    elif full:
+        add(width, full)
+    if rest:
+        add(rest)
+    return list(found.items())
+
+
+@dataclass(frozen=True)
+class Slowest:
+    """The tile whose rectangles keep the array longest: cycles a weight tile, its rectangles, those of all tiles, of
+    one sample. Its units are cut at multiples of `grain` pixels."""
+
+    tile: int
+    cycles: int
+    rectangles: int
+    all_rectangles: int
+    grain: int
+
+
+@cache
+def slowest_tile(samples: int, grid: tuple[int, int], tiles: int, rows: int, height: int) -> Slowest:
+    """How the pixels of a grid (height, width) are best cut: between image rows, unless the array takes longer so.
+
+    Rectangles are of at most `rows` pixels; the array has `height` rows. Many convolutions share these numbers.
+    """
+    by_row, by_pixel = (_slowest(samples, grid, tiles, rows, height, grain) for grain in (grid[1], 1))
+    return by_row if by_row.cycles <= by_pixel.cycles else by_pixel
+
+
+def _slowest(samples: int, grid: tuple[int, int], tiles: int, rows: int, height: int, grain: int) -> Slowest:
+    worst, total = Slowest(0, -1, 0, 0, grain), 0
+    seen: dict[tuple[tuple[int, int], ...], tuple[int, int]] = {}
+    for tile, cut in enumerate(unit_ranges(samples, grid[0] * grid[1], tiles, grain)):
+        key = tuple((lo % grid[1], hi - lo) for lo, hi in cut)
+        if key not in seen:
+            parts = [p for lo, hi in cut for p in rectangle_sizes(lo, hi, grid[1], rows)]
+            seen[key] = (sum(max(n, height) * times for n, times in parts), sum(times for _, times in parts))
+        cycles, count = seen[key]
+        total += count
+        if cycles > worst.cycles:
+            worst = Slowest(tile, cycles, count, 0, grain)
+    return replace(worst, all_rectangles=total)
+
+
+def part_index(samples: int, tokens: int, tiles: int, grain: int = 1) -> list[Unit]:
     """Units in the order in which a tensor's column-statistics partials are numbered: sample, tile, stream."""
-    flat = [u for group in units(samples, tokens, tiles) for u in group]
+    flat = [u for group in units(samples, tokens, tiles, grain) for u in group]
     return sorted(flat, key=lambda u: (u.b, u.tile, u.lo))
 
 

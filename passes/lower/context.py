@@ -155,5 +155,5 @@ def stat_parts(samples: int, tokens: int, tiles: int, rows: int) -> dict[int, li
     return parts
 
 
-def all_units(samples: int, tokens: int, arch: Arch) -> list[list[Unit]]:
-    return units(samples, tokens, arch.tiles)
+def all_units(samples: int, tokens: int, arch: Arch, grain: int = 1) -> list[list[Unit]]:
+    return units(samples, tokens, arch.tiles, grain)

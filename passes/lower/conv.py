@@ -17,7 +17,7 @@ from ...ir.qgraph import QConvOp, weight_bits
 from ...ir.tile_program import Buf, Dram
 from ..int4 import contiguous, pack_int4, quantise_int4, run_bytes
 from ..pack_weights import pack_rows, row_scales, rows_of
-from ..tiling import Blocks, Rect, Unit, conv_blocks, part_index, rectangles, reduction_step
+from ..tiling import Blocks, Rect, Unit, conv_blocks, part_index, rectangles, reduction_step, slowest_tile
 from ..weights import (
     F32,
     Fixed,
@@ -57,6 +57,7 @@ class ConvPlan:
     stride: int
     origin: tuple[int, int]  # input pixel of tap (0, 0) at output (0, 0), phase (0, 0)
     blocks: Blocks
+    grain: int  # units are cut at multiples of so many pixels
 
     def rects(self, unit: Unit) -> list[Rect]:
         return rectangles(unit.lo, unit.hi, self.grid[1], self.blocks.rows)
@@ -64,7 +65,7 @@ class ConvPlan:
     def parts(self, samples: int, tiles: int) -> dict[int, list[tuple[Rect, Phase]]]:
         """Column-statistics partials of each sample, in order: one a rectangle and phase."""
         parts: dict[int, list[tuple[Rect, Phase]]] = {}
-        for u in part_index(samples, self.grid[0] * self.grid[1], tiles):
+        for u in part_index(samples, self.grid[0] * self.grid[1], tiles, self.grain):
             parts.setdefault(u.b, []).extend((r, p) for r in self.rects(u) for p in self.phases)
         return parts
 
@@ -82,10 +83,15 @@ def plan_conv(op: QConvOp, where: str, arch: Arch) -> ConvPlan:
         grid = (op.height.value.data, op.width.value.data)
         blocks = conv_blocks(where, cts, 4, 3, 1, grid[1], nt, arch, *more)
         phases = tuple(Phase(py, px) for py in (0, 1) for px in (0, 1))
-        return ConvPlan(phases, 2, grid, (2, 2), 1, (-1, -1), blocks)
+        return ConvPlan(phases, 2, grid, (2, 2), 1, (-1, -1), blocks, _grain(op, grid, blocks, arch))
     stride = op.stride.value.data
     blocks = conv_blocks(where, cts, kh * kw, max(kh, kw), stride, wo, nt, arch, *more)
-    return ConvPlan((Phase(0, 0),), 1, (ho, wo), (kh, kw), stride, (-top, -left), blocks)
+    grain = _grain(op, (ho, wo), blocks, arch)
+    return ConvPlan((Phase(0, 0),), 1, (ho, wo), (kh, kw), stride, (-top, -left), blocks, grain)
+
+
+def _grain(op: QConvOp, grid: tuple[int, int], blocks: Blocks, arch: Arch) -> int:
+    return slowest_tile(btc(op.x, "x")[0], grid, arch.tiles, blocks.rows, arch.rows).grain
 
 
 def source_weights(
@@ -237,7 +243,7 @@ class ConvLowering:
 
     def lower(self) -> None:
         pixels = self.plan.grid[0] * self.plan.grid[1]
-        self.low.run(all_units(self.samples, pixels, self.arch), self.blocks)
+        self.low.run(all_units(self.samples, pixels, self.arch, self.plan.grain), self.blocks)
 
     def blocks(self, unit: Unit) -> Iterator[Block]:
         """The unit's rectangles: the prologue loads the input, the main part computes every phase and panel."""

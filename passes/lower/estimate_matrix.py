@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 from ...ir.arch import Arch
 from ...ir.isa import RED_COLUMNS, Op2, Operand, pack
 from ..int4 import run_bytes
-from ..tiling import Blocks, Rect, balanced, cdiv, conv_blocks, rectangles, reduction_step
+from ..tiling import (
+    Blocks,
+    Rect,
+    Slowest,
+    cdiv,
+    conv_blocks,
+    rectangles,
+    reduction_step,
+    slowest_tile,
+    unit_ranges,
+)
 from .estimate_linear import Panels, timed
 from .estimate_shapes import ConvShape
 from .estimate_words import (
@@ -43,76 +51,23 @@ def conv_plan(s: ConvShape, where: str, arch: Arch) -> tuple[Blocks, tuple[int, 
     return conv_blocks(where, cts, kh * kw, max(kh, kw), s.stride, s.out[1], nt, arch, *more), s.out
 
 
-def _pieces(lo: int, hi: int, width: int, most: int) -> list[tuple[int, int]]:
-    """Rectangles of pixels [lo, hi) by size: (pixels, how many), as `tiling.rectangles` cuts them."""
-    found: dict[int, int] = {}
-
-    def add(n: int, times: int = 1) -> None:
-        left = n
-        while left > 0:
-            part = cdiv(left, cdiv(left, most))
-            found[part] = found.get(part, 0) + times
-            left -= part
-
-    head = min(-lo % width, hi - lo)
-    if head:
-        add(head)
-    full = (hi - lo - head) // width
-    rest = hi - lo - head - full * width
-    if full and most >= width:
-        left = full
-        while left > 0:
-            count = cdiv(left, cdiv(left, most // width))
-            found[count * width] = found.get(count * width, 0) + 1
-            left -= count
-    elif full:
-        add(width, full)
-    if rest:
-        add(rest)
-    return list(found.items())
-
-
-def _unit_ranges(samples: int, tokens: int, tiles: int) -> list[list[tuple[int, int]]]:
-    """Of each tile, the units of one sample."""
-    ranges = [r for r in balanced(tokens, tiles) if r[1] > r[0]]
-    if samples > 1:
-        return [[r] for r in ranges]
-    return [[(lo + a, lo + z) for a, z in balanced(hi - lo, 2) if z > a] for lo, hi in ranges]
-
-
-@cache
-def slowest_tile(samples: int, rows: int, grid: tuple[int, int], tiles: int, height: int) -> tuple[int, int, int]:
-    """(tile whose rectangles keep the array longest, its rectangles, those of all tiles), of one sample.
-
-    Rectangles are of at most `rows` pixels; the array has `height` rows. Many convolutions share these numbers.
-    """
-    most, at, mine, rects = -1, 0, 0, 0
-    seen: dict[tuple[tuple[int, int], ...], tuple[int, int]] = {}
-    for tile, units in enumerate(_unit_ranges(samples, grid[0] * grid[1], tiles)):
-        key = tuple((lo % grid[1], hi - lo) for lo, hi in units)
-        if key not in seen:
-            parts = [p for lo, hi in units for p in _pieces(lo, hi, grid[1], rows)]
-            cycles = sum(max(pixels, height) * times for pixels, times in parts)
-            seen[key] = (cycles, sum(times for _, times in parts))
-        cycles, count = seen[key]
-        rects += count
-        if cycles > most:
-            most, at, mine = cycles, tile, count
-    return at, mine, rects
+def _slowest(s: ConvShape, blocks: Blocks, grid: tuple[int, int], arch: Arch) -> Slowest:
+    return slowest_tile(s.samples, grid, arch.tiles, blocks.rows, arch.rows)
 
 
 def conv_parts(s: ConvShape, where: str, arch: Arch) -> int:
     """Partials of a convolution's column statistics in one sample."""
     blocks, grid = conv_plan(s, where, arch)
-    return slowest_tile(s.samples, blocks.rows, grid, arch.tiles, arch.rows)[2] * (4 if s.upsample else 1)
+    return _slowest(s, blocks, grid, arch).all_rectangles * (4 if s.upsample else 1)
 
 
 def conv(e: Builder, s: ConvShape, where: str) -> None:
     """Write a convolution as its slowest tile runs it."""
     blocks, grid = conv_plan(s, where, e.arch)
-    tile, mine, all_rects = slowest_tile(s.samples, blocks.rows, grid, e.arch.tiles, e.arch.rows)
-    e.program.tiles = all_rects / mine  # each rectangle reads all weights
-    ranges = _unit_ranges(s.samples, grid[0] * grid[1], e.arch.tiles)[tile]
+    worst = _slowest(s, blocks, grid, e.arch)
+    tile = worst.tile
+    e.program.tiles = worst.all_rectangles / worst.rectangles  # each rectangle reads all weights
+    ranges = unit_ranges(s.samples, grid[0] * grid[1], e.arch.tiles, worst.grain)[tile]
     first = ranges[0][0]
     units = [(b, *ranges[0]) for b in range(s.samples)] if s.samples > 1 else [(0, *r) for r in ranges]
     made: dict[tuple[int, ...], int] = {}
