@@ -96,7 +96,14 @@ class Queries:
     rows: int
     q: Buf
     c: Buf
-    at: int = 0  # the block's first row in `q` and `c`
+    line: int  # words of `q` from row to row
+    first: int = 0  # word of `q` of the block's first row
+    at: int = 0  # the block's first row in `c`
+
+    def part(self, lo: int, hi: int) -> Queries:
+        """Rows [lo, hi)."""
+        down = lo - self.lo
+        return replace(self, lo=lo, rows=hi - lo, first=self.first + down * self.line, at=self.at + down)
 
 
 @dataclass
@@ -181,6 +188,10 @@ class AttentionLowering:
         scales: Buf | None = None
         shared = 2 * self.shape[2] <= self.arch.words["param"] // 8
         flow: Flow | None = None
+        # DRAMs give whole rows faster than a head's part of them; the first head is not to wait for the others'.
+        line = (self.heads - 1) * self.ht
+        whole, rest = rows * self.ht <= self.arch.words["act"] // 16, rows * line <= self.arch.words["act"] // 4
+        every: Buf | None = None
         for h in range(self.heads):
             pro, main = self.low.emitter(), self.low.emitter()
             if flow is None:
@@ -193,7 +204,12 @@ class AttentionLowering:
             head = Head(h, Col(scales, v_at), Col(scales, count * self.d + v_at))
             if self.is_resident:
                 head.resident = [self._load_keys(pro, unit, head, k, n) for k, n in self.key_blocks]
-            if rows * self.ht <= self.arch.words["act"] // 16:
+            if whole and rest and h > 0:
+                if every is None:
+                    every = self._load_rest(pro, unit)
+                c = self._load_factors(pro, unit, head, unit.lo, unit.hi)
+                head.queries = Queries(unit.lo, rows, every, c, line, (h - 1) * self.ht)
+            elif whole:
                 head.queries = self._load_queries(pro, unit, head, unit.lo, unit.hi)
             self._attend(main, unit, head, queries, flow)
             if h == self.heads - 1:
@@ -263,10 +279,7 @@ class AttentionLowering:
             if q not in blocks:
                 lo, hi = queries[q]
                 every = head.queries
-                if every is not None:
-                    blocks[q] = replace(every, lo=lo, rows=hi - lo, at=lo - every.lo)
-                else:
-                    blocks[q] = self._load_queries(e, unit, head, lo, hi)
+                blocks[q] = every.part(lo, hi) if every is not None else self._load_queries(e, unit, head, lo, hi)
             if head.resident is not None:
                 now = head.resident[k]
             else:
@@ -281,13 +294,27 @@ class AttentionLowering:
         return rows * self.ht * 2 <= w["vbuf"] // 2 and rows * self.ht <= w["act"] // 4 and rows * 3 <= w["param"] // 4
 
     def _load_queries(self, e: Emitter, unit: Unit, head: Head, lo: int, hi: int) -> Queries:
-        rows, ht = hi - lo, self.ht
-        dram, scales = self.low.tensors[self.op.q], self.low.tensors[self.op.q_scale]
-        q, c = e.alloc("act", rows * ht), e.alloc("param", rows)
+        rows, ht, dram = hi - lo, self.ht, self.low.tensors[self.op.q]
+        q = e.alloc("act", rows * ht)
         offset = at(dram, unit.b, lo, head.index * self.d)
         e.load(q, dram, self.d, (rows,), (pitch(dram),), (ht,), offset=offset)
-        e.load(c, scales, 4 * rows, offset=at(scales, unit.b, head.index, lo))
-        return Queries(lo, rows, q, c)
+        return Queries(lo, rows, q, self._load_factors(e, unit, head, lo, hi), ht)
+
+    def _load_rest(self, e: Emitter, unit: Unit) -> Buf:
+        """The queries of all heads but the first."""
+        rows, dram = unit.hi - unit.lo, self.low.tensors[self.op.q]
+        tiles = (self.heads - 1) * self.ht
+        q = e.alloc("act", rows * tiles)
+        offset = at(dram, unit.b, unit.lo, self.d)
+        e.load(q, dram, self.shape[2] - self.d, (rows,), (pitch(dram),), (tiles,), offset=offset)
+        return q
+
+    def _load_factors(self, e: Emitter, unit: Unit, head: Head, lo: int, hi: int) -> Buf:
+        """The scales of queries, of which `scale` makes the factors of their scores."""
+        scales = self.low.tensors[self.op.q_scale]
+        c = e.alloc("param", hi - lo)
+        e.load(c, scales, 4 * (hi - lo), offset=at(scales, unit.b, head.index, lo))
+        return c
 
     def scale(self, e: Emitter, head: Head, block: Queries) -> None:
         """From the scales of queries to the factors of their scores."""
@@ -303,12 +330,12 @@ class AttentionLowering:
             keys.k,
             acc,
             rows=(1, rows),
-            row_stride=(0, self.ht),
+            row_stride=(0, block.line),
             nc=self.ht,
             nn=kt,
             wn=self.ht * self.arch.rows,
             an=rows,
-            act_at=block.at * self.ht,
+            act_at=block.first,
             rowmax=maximum,
             valid=keys.n,
         )

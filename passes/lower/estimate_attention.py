@@ -52,7 +52,8 @@ class _Attention:
     rows: int  # of a block of queries, at most
     resident: bool
     shared: bool  # scales of all heads are loaded at once
-    whole: bool  # a head's queries are loaded at once
+    rest: bool  # the queries of all heads but the first are loaded at once
+    whole: bool  # those of a head are
     slots: dict[str, Slot]
     segments: dict[tuple[object, ...], int]
     turns: int = 0  # items so far
@@ -104,7 +105,9 @@ def _attention_plan(s: AttentionShape, where: str, arch: Arch, unit_rows: int) -
     blocks = [(k, min(block, s.keys - k)) for k in range(0, s.keys, block)]
     resident = len(blocks) * words <= w["wgt"] // 3
     shared = 2 * s.channels <= w["param"] // 8
-    return _Attention(s, blocks, rows, resident, shared, unit_rows * ht <= w["act"] // 16, {}, {})
+    whole = unit_rows * ht <= w["act"] // 16
+    rest = whole and unit_rows * (s.heads - 1) * ht <= w["act"] // 4
+    return _Attention(s, blocks, rows, resident, shared, rest, whole, {}, {})
 
 
 def attention(e: Builder, s: AttentionShape, where: str) -> None:
@@ -199,6 +202,7 @@ class _Head:
         self.base = (at.block & 1) * (INSTANCES // 2)  # of the instances of key blocks and of blocks of queries
         self.loaded: set[int] = set()  # blocks of queries
         self.summed: set[int] = set()  # instances of keys whose values have column sums
+        self.rest = a.rest and h > 0
         self.keys = 0  # blocks of keys loaded so far
         self.held = -1
 
@@ -225,8 +229,11 @@ class _Head:
             for k, (_, n) in enumerate(a.blocks):
                 load = self.made(("keys", n), lambda n=n: _keys(e, a, n))  # type: ignore[misc]
                 e.step(load, 1, at._replace(key=self.instance(k)), 1)
+        if self.rest and self.h == 1:
+            e.step(self.made(("rest", rows), lambda: _rest(e, a, rows)), 1, at, 1)
         if a.whole:
-            e.step(self.made(("queries", rows), lambda: _queries(e, a, rows, BLOCK)), 1, at, 1)
+            rest = self.rest
+            e.step(self.made(("queries", rows, rest), lambda: _queries(e, a, rows, BLOCK, rest)), 1, at, 1)
         if mark is not None:
             e.mark(0, *mark, at)
         ends = self._attend(last)
@@ -299,7 +306,7 @@ class _Head:
         new_queries = not self.loaded if a.whole else q not in self.loaded
         scale = (self.rows if a.whole else size) if new_queries else 0
         if not a.whole and q not in self.loaded:
-            e.step(self.made(("query", size), lambda: _queries(e, a, size, QUERY)), 1, at)
+            e.step(self.made(("query", size), lambda: _queries(e, a, size, QUERY, False)), 1, at)
         self.loaded.add(q)
         key = self.instance(k)
         if not a.resident:
@@ -311,7 +318,8 @@ class _Head:
                 self.summed.discard(key)
         at = at._replace(key=key)
         first = k == 0 and last > 0
-        e.step(self.made(("scores", size, n, first), lambda: _scores(e, a, size, n, first)), 1, at)
+        name = "rest" if self.rest else "q"
+        e.step(self.made(("scores", size, n, first, name), lambda: _scores(e, a, size, n, first, name)), 1, at)
         role = "only" if last == 0 else "first" if k == 0 else "last" if k == last else "next"
         sums = not a.s.wide and key not in self.summed
         self.summed.add(key)
@@ -350,19 +358,26 @@ def _tail(e: Builder, a: _Attention) -> int:
     return (a.d - 1) % e.c + 1
 
 
-def _queries(e: Builder, a: _Attention, rows: int, mode: int) -> None:
+def _rest(e: Builder, a: _Attention, rows: int) -> None:
+    q = _slot(e, a, "rest", "act", rows * (a.s.heads - 1) * cdiv(a.d, e.c), UNIT)
+    e.load(q, "act", a.s.channels - a.d, (rows,), (pitch(a.s.channels, 1),), role=0)
+
+
+def _queries(e: Builder, a: _Attention, rows: int, mode: int, rest: bool) -> None:
     s, ht = a.s, cdiv(a.d, e.c)
-    q, c = (_slot(e, a, name, space, n, mode) for name, space, n in (("q", "act", rows * ht), ("c", "param", rows)))
-    e.load(q, "act", a.d, (rows,), (pitch(s.channels, 1),), role=0)
+    if not rest:
+        q = _slot(e, a, "q", "act", rows * ht, mode)
+        e.load(q, "act", a.d, (rows,), (pitch(s.channels, 1),), role=0)
+    c = _slot(e, a, "c", "param", rows, mode)
     e.load(c, "param", 4 * rows, role=1)
 
 
-def _scores(e: Builder, a: _Attention, rows: int, n: int, first: bool) -> None:
+def _scores(e: Builder, a: _Attention, rows: int, n: int, first: bool, q: str) -> None:
     kt = cdiv(n, e.c)
     acc = _slot(e, a, "scores", "acc", kt * rows, ITEM)
     name, mode = ("first maximum", QUERY) if first else ("maximum", ITEM)
     maximum = _slot(e, a, name, "param", rows, mode)
-    e.product(a.slots["q"], a.slots["k"], acc, rows, cdiv(a.d, e.c), kt, maximum=maximum)
+    e.product(a.slots[q], a.slots["k"], acc, rows, cdiv(a.d, e.c), kt, maximum=maximum)
 
 
 def _weigh(e: Builder, a: _Attention, rows: int, n: int, starts: bool) -> None:
