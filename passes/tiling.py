@@ -225,6 +225,17 @@ def _chunk(where: str, what: str, most: int, lines: int, step: int, arch: Arch) 
     return chunk
 
 
+ACT_PARTS = 3
+
+
+def act_parts(rows: int, line: int, arch: Arch) -> list[tuple[int, int]]:
+    """The rows of a linear's block, of `line` words each, in ACT: one buffer, or three of at most a seventh of it each.
+
+    Two blocks of three sevenths fit in parts, wherever the ring begins.
+    """
+    return balanced(rows, 1 if rows * line <= arch.words["act"] // 3 else ACT_PARTS)
+
+
 def linear_blocks(
     where: str, kt: int, nt: int, rows: int, group: int, arch: Arch, planes: int = 1, step: int = 1
 ) -> Blocks:
@@ -239,7 +250,12 @@ def linear_blocks(
     w = arch.words
     sub = min(rows, w["vbuf"] // 8 // kt)
     wide = planes * group
-    limit = min(rows, MAX_PARTIAL_ROWS, w["act"] // 3 // (planes * kt), w["vbuf"] // 8 // wide, w["acc"] // 4 // wide)
+    limit, most = (
+        min(rows, MAX_PARTIAL_ROWS, room // (planes * kt), w["vbuf"] // 8 // wide, w["acc"] // 4 // wide)
+        for room in (w["act"] // 3, w["act"] * 3 // 7)
+    )
+    if limit >= 1 and most == rows >= ACT_PARTS * arch.rows:
+        limit = rows  # all in one block: weights come once
     _need(sub >= 1 and limit >= 1, where, f"{kt} reduction tiles of {arch.cols} channels", arch)
     limit = min(limit, w["param"] // 32)
     chunk = _chunk(where, f"{group} column tiles", kt, arch.rows * group, step, arch)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ...ir.arch import Arch
 from ...ir.isa import RED_ACCUMULATE, RED_COLUMNS, Function, Op2, Operand, pack
 from ..int4 import run_bytes
-from ..tiling import Blocks, balanced, cdiv, linear_blocks, reduction_step
+from ..tiling import Blocks, act_parts, balanced, cdiv, linear_blocks, reduction_step
 from .estimate_kernel import LEAD
 from .estimate_shapes import LinearShape, RowwiseShape, SectionShape
 from .estimate_words import (
@@ -110,7 +110,7 @@ def linear_parts(s: LinearShape, rows: int, tiles: int) -> int:
 
 @dataclass
 class _Input:
-    act: Slot
+    act: list[tuple[Slot, int]]  # buffers and the rows of each
     scale: Slot  # of each token, or -1
 
 
@@ -159,7 +159,7 @@ def _block(
             return prologue, panels
     panels = []
     for index, (p, b) in enumerate(zip(s.sections, plans, strict=True)):
-        panels += _section(e, s, index, p, b, kts, rows, _Input(slots["act"], slots["s"]))
+        panels += _section(e, s, index, p, b, kts, rows, _Input(_parts(e, s, kts, rows), slots["s"]))
     return prologue, panels
 
 
@@ -179,15 +179,18 @@ def _prologue(
     if first:
         norm = _shared(e, slots, "norm", "param", 2 * k + e.c, UNIT)
         e.load(norm, "param", 4 * k, (2,), (pitch(k, 4),))
-    act = _shared(e, slots, "act", "act", s.planes * rows * kt, BLOCK)
+    line = s.planes * kt
+    parts = act_parts(rows, line, e.arch)
+    act = [_shared(e, slots, f"act {i}", "act", line * (z - a), BLOCK) for i, (a, z) in enumerate(parts)]
     if s.stored:
         slots["s"] = -1
-        for role, width in enumerate(s.widths):
-            e.load(act, "act", width, (rows,), (pitch(width, 1),), role=role)
+        for slot, (a, z) in zip(act, parts, strict=True):
+            for role, width in enumerate(s.widths):
+                e.load(slot, "act", width, (z - a,), (pitch(width, 1),), role=role)
         return e.end()
     if s.static:
         slots["s"] = -1
-        _static(e, s, sub, kts, rows, slots)
+        _static(e, s, kts, rows, slots, _steps(act, parts, sub))
         return e.end()
     amax, inv = e.slot("param", rows), e.slot("param", rows)
     scale = _shared(e, slots, "s", "param", rows, BLOCK)
@@ -196,8 +199,7 @@ def _prologue(
         e.load(amax, "param", 4 * rows, role=2)
         e.token_scales(amax, inv, scale, rows)
     stats = _supplied(e, s, rows)
-    for a in range(0, rows, BATCH * sub):
-        z = min(a + BATCH * sub, rows)
+    for slot, a, z in _steps(act, parts, BATCH * sub):
         pieces = [(n, _rows_in(e, s, kt, n)) for n in (min(i + sub, z) - i for i in range(a, z, sub))]
         affine = [_affine(e, s, kts, buf, n, stats, slots) for n, buf in pieces]
         if not known:
@@ -205,7 +207,7 @@ def _prologue(
                 _pass(e, s, kts, buf, n, NONE, used, (amax,), m1=m1, m2=m2, red=ABSMAX)
             e.token_scales(amax, inv, scale, z - a)
         for (n, buf), (m1, m2, used) in zip(pieces, affine, strict=True):
-            _pass(e, s, kts, buf, n, _INTEGERS[s.planes], (*used, inv), (act,), m1=m1, m2=m2, r=ROW)
+            _pass(e, s, kts, buf, n, _INTEGERS[s.planes], (*used, inv), (slot,), m1=m1, m2=m2, r=ROW)
     return e.end()
 
 
@@ -248,14 +250,33 @@ def _affine(
     return pack(ROW, ROW), pack(COL, COL), (*stats, slots["norm"])
 
 
-def _static(e: Builder, s: LinearShape, sub: int, kts: list[int], rows: int, slots: dict[str, Slot]) -> None:
+def _static(
+    e: Builder,
+    s: LinearShape,
+    kts: list[int],
+    rows: int,
+    slots: dict[str, Slot],
+    steps: Iterator[tuple[Slot, int, int]],
+) -> None:
     """As `LinearLowering._static_rows`."""
     stats = _supplied(e, s, rows)
-    for a in range(0, rows, sub):
-        n = min(a + sub, rows) - a
-        buf = _rows_in(e, s, sum(kts), n)
-        m1, m2, used = _affine(e, s, kts, buf, n, stats, slots)
-        _pass(e, s, kts, buf, n, _INTEGERS[s.planes], used, (slots["act"],), m1=m1, m2=m2, r=IMM)
+    for slot, a, z in steps:
+        buf = _rows_in(e, s, sum(kts), z - a)
+        m1, m2, used = _affine(e, s, kts, buf, z - a, stats, slots)
+        _pass(e, s, kts, buf, z - a, _INTEGERS[s.planes], used, (slot,), m1=m1, m2=m2, r=IMM)
+
+
+def _steps(act: Sequence[Slot], parts: Sequence[tuple[int, int]], most: int) -> Iterator[tuple[Slot, int, int]]:
+    """The rows of a block, at most `most` of a part at a time."""
+    for slot, (lo, hi) in zip(act, parts, strict=True):
+        for a in range(lo, hi, most):
+            yield slot, a, min(a + most, hi)
+
+
+def _parts(e: Builder, s: LinearShape, kts: list[int], rows: int) -> list[tuple[Slot, int]]:
+    """Buffers of a block in ACT and the rows of each."""
+    parts = act_parts(rows, s.planes * sum(kts), e.arch)
+    return [(e.program.named[f"act {i}"], z - a) for i, (a, z) in enumerate(parts)]
 
 
 def _pass(
@@ -294,7 +315,7 @@ def _section(
     # The first panel starts what the others add to, the last may be ragged and stores it.
     sizes = [(step, c)] * full + [(rest, c)] * (rest > 0)
     sizes[-1] = (sizes[-1][0], tail)
-    products = {g: _product(e, s, p, b, kts, rows, x.act, g) for g in dict.fromkeys(g for g, _ in sizes)}
+    products = {g: _product(e, s, p, b, kts, x.act, g) for g in dict.fromkeys(g for g, _ in sizes)}
     runs: dict[tuple[int, int, bool, bool], int] = {}
     for n, (g, last) in enumerate(sizes):
         key = (g, last, by_row and n > 0, by_row and n == len(sizes) - 1)
@@ -387,12 +408,13 @@ def _ended(e: Builder, product: Slot) -> int:
 
 
 def _product(
-    e: Builder, s: LinearShape, p: SectionShape, b: Blocks, kts: list[int], rows: int, act: Slot, g: int
+    e: Builder, s: LinearShape, p: SectionShape, b: Blocks, kts: list[int], act: list[tuple[Slot, int]], g: int
 ) -> int:
     """As `LinearLowering._product`."""
     c, r, kt, h = e.c, e.arch.rows, sum(kts), p.halves
     nt, tile = cdiv(p.n, c), e.arch.rows * c
     size = sum(run_bytes(t, r, c) for t in kts) if p.bits == 4 else kt * tile
+    rows = sum(n for _, n in act)
     acc = _shared(e, e.program.named, "product", "acc", s.planes * h * g * rows, ITEM)
     begin = 0
     for tiles in kts if p.bits == 4 else [kt]:
@@ -406,7 +428,8 @@ def _product(
             else:
                 e.load(wgt, "wgt", nk * tile, (g, h), (size, nt * size))
             for n, later in _segments(s, kts, k0, nk):
-                e.product(act, wgt, acc, rows, n, h * g, accumulate=later)
+                for slot, part in act:
+                    e.product(slot, wgt, acc, part, n, h * g, accumulate=later)
         begin += tiles
     return e.end()
 

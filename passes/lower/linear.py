@@ -17,7 +17,7 @@ from ...ir.qgraph import QLinearOp, section_bits
 from ...ir.tile_program import Buf, Dram
 from ..int4 import contiguous, inputs_of, pack_int4, quantise_int4, run_bytes
 from ..pack_weights import pack_rows, row_scales, rows_of
-from ..tiling import Blocks, Unit, linear_blocks, reduction_step, row_blocks
+from ..tiling import Blocks, Unit, act_parts, linear_blocks, reduction_step, row_blocks
 from ..weights import F32, Fixed, column_sums, pack_tiles, pad_rows, quantised, shifted_bias
 from .constants import PANEL, Bytes
 from .context import Block, Lowering, all_units, at, exponent, grid, pitch, stat_parts
@@ -79,7 +79,7 @@ def plan_linear(op: QLinearOp, where: str, arch: Arch) -> list[SectionPlan]:
 
 @dataclass(frozen=True)
 class Piece:
-    """Rows [lo, hi) of a block in VBUF, [rows][kt]."""
+    """Rows [lo, hi) of a block, in VBUF [rows][kt], in ACT [rows][planes][kt]."""
 
     lo: int
     hi: int
@@ -88,6 +88,10 @@ class Piece:
     @property
     def rows(self) -> int:
         return self.hi - self.lo
+
+
+Act = list[Piece]
+"""The rows of a block in ACT, in parts."""
 
 
 @dataclass(frozen=True)
@@ -278,15 +282,16 @@ class LinearLowering:
             self._main(main, unit, lo, hi, act, s)
             yield pro, main
 
-    def _prologue(self, e: Emitter, unit: Unit, lo: int, hi: int, norm: Buf | None) -> tuple[Buf, Buf | None]:
+    def _prologue(self, e: Emitter, unit: Unit, lo: int, hi: int, norm: Buf | None) -> tuple[Act, Buf | None]:
         """Quantised rows in ACT, and their scales in PARAM unless static. Few rows at a time are in VBUF.
 
         A row is its sources one behind the other, [tiles] of each, with 15 bits [planes][tiles].
         """
         rows, sub = hi - lo, self.plans[0].blocks.sub
-        act = e.alloc("act", self.planes * rows * self.kt)
+        line = self.planes * self.kt
+        act = [Piece(a, z, e.alloc("act", line * (z - a))) for a, z in act_parts(rows, line, self.arch)]
         if self.op.is_stored:
-            self._stored_rows(e, unit, lo, rows, act)
+            self._stored_rows(e, unit, lo, act)
             return act, None
         if self.op.x_scale is not None:
             self._static_rows(e, unit, lo, rows, act, norm, self.op.x_scale.value.data)
@@ -297,8 +302,8 @@ class LinearLowering:
             e.load(amax, self.supplied, 4 * rows, offset=at(self.supplied, unit.b, 0, lo))
             token_scales(e, amax, inv, s, rows, planes=self.planes)
         stats = self._supplied_norm(e, unit, lo, rows) if norm is not None else None
-        for a in range(0, rows, BATCH * sub):
-            z = min(a + BATCH * sub, rows)
+        for part, a in [(x, a) for x in act for a in range(x.lo, x.hi, BATCH * sub)]:
+            z = min(a + BATCH * sub, part.hi)
             batch = [self._load_rows(e, unit, lo, i, min(i + sub, z)) for i in range(a, z, sub)]
             affine = {p: self._affine(e, p, norm, stats) for p in batch}
             if not known:
@@ -307,24 +312,25 @@ class LinearLowering:
                 token_scales(e, amax, inv, s, z - a, a, planes=self.planes)
             for p in batch:
                 factors: Factors = {**affine[p], "r": Row(inv, p.lo)}
-                self._pass(e, p, self._rows_of(act, p), **factors)
+                self._pass(e, p, self._rows_of(part, p), **factors)
         return act, s
 
-    def _rows_of(self, act: Buf, p: Piece) -> View:
-        """The rows of a piece in ACT."""
+    def _rows_of(self, part: Piece, p: Piece) -> View:
+        """The rows of a piece in a part of ACT."""
         line = self.planes * self.kt
-        return View(act, Format.I8 if self.planes == 1 else Format.I15_SPLIT, line, 1, p.lo * line)
+        fmt = Format.I8 if self.planes == 1 else Format.I15_SPLIT
+        return View(part.buf, fmt, line, 1, (p.lo - part.lo) * line)
 
     def _static_rows(
-        self, e: Emitter, unit: Unit, lo: int, rows: int, act: Buf, norm: Buf | None, scale: float
+        self, e: Emitter, unit: Unit, lo: int, rows: int, act: Act, norm: Buf | None, scale: float
     ) -> None:
         """float16 rows quantised with a static scale, after LayerNorm if there is one."""
         stats = self._supplied_norm(e, unit, lo, rows) if norm is not None else None
         sub = self.plans[0].blocks.sub
-        for a in range(0, rows, sub):
-            p = self._load_rows(e, unit, lo, a, min(a + sub, rows))
+        for part, a in [(x, a) for x in act for a in range(x.lo, x.hi, sub)]:
+            p = self._load_rows(e, unit, lo, a, min(a + sub, part.hi))
             factors: Factors = {**self._affine(e, p, norm, stats), "r": inverse(scale)}
-            self._pass(e, p, self._rows_of(act, p), **factors)
+            self._pass(e, p, self._rows_of(part, p), **factors)
 
     def _affine(self, e: Emitter, p: Piece, norm: Buf | None, stats: tuple[Buf, Buf] | None) -> Factors:
         """LayerNorm of a piece as the factors of a vector pass; without LayerNorm none."""
@@ -344,13 +350,14 @@ class LinearLowering:
             t0 += tiles
         return p
 
-    def _stored_rows(self, e: Emitter, unit: Unit, lo: int, rows: int, act: Buf) -> None:
+    def _stored_rows(self, e: Emitter, unit: Unit, lo: int, act: Act) -> None:
         """Rows that are int8 in DRAM, every source, side by side in ACT."""
-        t0 = 0
-        for dram, k, tiles in zip(self.sources, self.widths, self.source_tiles, strict=True):
-            offset = at(dram, unit.b, lo)
-            e.load(act, dram, k, (rows,), (pitch(dram),), (self.kt,), sram=t0, offset=offset)
-            t0 += tiles
+        for part in act:
+            t0 = 0
+            for dram, k, tiles in zip(self.sources, self.widths, self.source_tiles, strict=True):
+                offset = at(dram, unit.b, lo + part.lo)
+                e.load(part.buf, dram, k, (part.rows,), (pitch(dram),), (self.kt,), sram=t0, offset=offset)
+                t0 += tiles
 
     def _pass(
         self, e: Emitter, p: Piece, d: View | None, *, red: Red | None = None, **factors: Unpack[Factors]
@@ -389,7 +396,7 @@ class LinearLowering:
             g = min(step, nt - t0)
             yield Panel(index, t0, g, min(g * c, p.n - t0 * c), self.low.tail(p.n) if t0 + g == nt else c)
 
-    def _main(self, e: Emitter, unit: Unit, lo: int, hi: int, act: Buf, s: Buf | None) -> None:
+    def _main(self, e: Emitter, unit: Unit, lo: int, hi: int, act: Act, s: Buf | None) -> None:
         """All column panels of all sections over rows [lo, hi). Each panel's weights and product come before the vector
         work of the one before, which may be more words than a queue holds."""
         panels = [panel for i in range(len(self.plans)) for panel in self._panels_of(i)]
@@ -438,7 +445,7 @@ class LinearLowering:
             row_stats, offset = stats.pop(index), at(companion, unit.b, 0, lo)
             e.store(companion, row_stats, 4 * rows, n, (pitch(companion),), (rows,), offset=offset)
 
-    def _product(self, e: Emitter, panel: Panel, rows: int, act: Buf) -> Buf:
+    def _product(self, e: Emitter, panel: Panel, rows: int, act: Act) -> Buf:
         """ACC [halves * g][rows] = ACT rows x weight panel, in chunks of the reduction if the panel is large."""
         r, g, index = self.arch.rows, panel.tiles, panel.section
         p = self.plans[index]
@@ -447,21 +454,22 @@ class LinearLowering:
             wgt = e.alloc("wgt", p.halves * g * nk * r)
             self._load_panel(e, wgt, index, p, panel, k0, nk)
             for plane, k, n, act_at in self._segments(k0, nk):
-                e.mm(
-                    act,
-                    wgt,
-                    acc,
-                    rows=(1, rows),
-                    row_stride=(0, self.planes * self.kt),
-                    nc=n,
-                    nn=p.halves * g,
-                    wn=nk * r,
-                    an=rows,
-                    act_at=act_at,
-                    wgt_at=(k - k0) * r,
-                    acc_at=plane * p.halves * g * rows,
-                    accumulate=k > 0,
-                )
+                for part in act:
+                    e.mm(
+                        part.buf,
+                        wgt,
+                        acc,
+                        rows=(1, part.rows),
+                        row_stride=(0, self.planes * self.kt),
+                        nc=n,
+                        nn=p.halves * g,
+                        wn=nk * r,
+                        an=rows,
+                        act_at=act_at,
+                        wgt_at=(k - k0) * r,
+                        acc_at=plane * p.halves * g * rows + part.lo,
+                        accumulate=k > 0,
+                    )
         return acc
 
     def _chunks(self, p: SectionPlan) -> Iterator[tuple[int, int]]:
