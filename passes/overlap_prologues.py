@@ -3,9 +3,10 @@
 Sections of one block (all tiles) move together, and only where none of its loads reads what the main part in between
 stores. This is also what makes the two streams alternate: one stream's normalisation runs under the other's product.
 
-A prologue comes behind the main part's first section: engines take words in order, and a queue full of vector words of
-the prologue would keep the weights of that first section from being loaded. Where it reads what the main part before
-stores, it comes in the middle: until those stores are done its loads, too, would stand before weights.
+A prologue's sections are spread over the main part, so that they hold up neither weights nor the epilogues of products
+for long. They begin behind its first section: engines take words in order, and a queue full of vector words of
+the prologue would keep the weights of that first section from being loaded. Where they read what the main part before
+stores, they begin in the middle: until those stores are done their loads, too, would stand before weights.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ class _Group:
     made: set[Buf] = field(default_factory=set)  # buffers that begin to live here
     reads: set[Buf] = field(default_factory=set)
     writes: set[Buf] = field(default_factory=set)
+    full: bool = False  # whether a prologue is in it
 
     @property
     def is_prologue(self) -> bool:
@@ -126,21 +128,36 @@ def _movable(prologue: _Group, main: _Group) -> bool:
 
 
 AT = 0.5
-"""The part of a main part's sections behind which a prologue comes that reads what the main part before stores."""
+"""The part of a main part's sections behind which a prologue begins that reads what the main part before stores."""
 
 
-def _divide(main: _Group, at: float) -> tuple[list[Section], list[Section]]:
-    """A main part's sections before and behind a part `at` of each tile's, of several at least the first one."""
-    by_tile: dict[int, list[Section]] = {}
-    for section in main.sections:
-        by_tile.setdefault(section.tile, []).append(section)
-    before: list[Section] = []
-    after: list[Section] = []
-    for sections in by_tile.values():
-        n = max(min(1, len(sections) - 1), round(at * len(sections)))
-        before += sections[:n]
-        after += sections[n:]
-    return before, after
+def _by_tile(sections: list[Section]) -> dict[int, list[Section]]:
+    found: dict[int, list[Section]] = {}
+    for section in sections:
+        found.setdefault(section.tile, []).append(section)
+    return found
+
+
+def _woven(prologue: _Group, main: _Group, at: float) -> list[Section]:
+    """A prologue's sections spread over those of a main part from a part `at` of each tile's on."""
+    found: list[Section] = []
+    parts = _by_tile(prologue.sections)
+    mains = _by_tile(main.sections)
+    for tile in {**mains, **parts}:
+        mine = mains.get(tile, [])
+        first, count = begin(len(mine), at), len(parts.get(tile, ()))
+        before: dict[int, list[Section]] = {}
+        for n, section in enumerate(parts.get(tile, ())):
+            before.setdefault(first + n * (len(mine) - first) // count, []).append(section)
+        for n, section in enumerate(mine):
+            found += [*before.pop(n, ()), section]
+        found += before.pop(len(mine), [])
+    return found
+
+
+def begin(sections: int, at: float) -> int:
+    """The section of a main part before which a prologue begins: of several at least the second one."""
+    return max(min(1, sections - 1), round(at * sections)) if sections else 0
 
 
 @uncollected()
@@ -150,9 +167,9 @@ def overlap(program: TileProgram) -> None:
     stored: list[Extent] = []  # by the main part before `last`
     last: _Group | None = None  # its sections are not in `order` yet
     for group in _groups(program):
-        if last is not None and group.is_prologue and not last.is_prologue and _movable(group, last):
-            before, last.sections = _divide(last, AT if _conflict(group.loads, stored) else 0.0)
-            order += before + group.sections
+        if last is not None and group.is_prologue and not last.is_prologue and not last.full and _movable(group, last):
+            last.sections = _woven(group, last, AT if _conflict(group.loads, stored) else 0.0)
+            last.full = True
         else:
             if last is not None:
                 order += last.sections

@@ -24,6 +24,7 @@ from .estimate_words import (
     ITEM,
     NONE,
     PAIR,
+    PART,
     ROW,
     SUM,
     UNIT,
@@ -119,7 +120,7 @@ def linear(e: Builder, s: LinearShape, where: str) -> None:
     arch, c = e.arch, e.c
     plans = linear_plan(s, where, arch)
     kts = [cdiv(k, c) for k in s.widths]
-    made: dict[tuple[int, bool], tuple[int, Panels]] = {}
+    made: dict[tuple[int, bool], tuple[list[int], Panels]] = {}
     block, end = 0, -1
     for number, unit in enumerate(tile_units(s.samples, s.tokens, arch.tiles)):
         cut = blocks_of(unit, plans[0].rows)
@@ -131,7 +132,8 @@ def linear(e: Builder, s: LinearShape, where: str) -> None:
                 made[key] = _block(e, s, plans, kts, hi - lo, first, made)
             prologue, panels = made[key]
             at = At(block, number, unit[0], (lo, hi))
-            e.step(prologue, 1, at, 1)
+            for n, part in enumerate(prologue):
+                e.step(part, 1, at, PART if n else 1)
             if extra:
                 e.mark(0, ends, extra, window, at)
             e.panels(panels, at)
@@ -149,9 +151,9 @@ def _block(
     kts: list[int],
     rows: int,
     first: bool,
-    made: dict[tuple[int, bool], tuple[int, Panels]],
-) -> tuple[int, Panels]:
-    """A block's prologue and its panels with how often each comes."""
+    made: dict[tuple[int, bool], tuple[list[int], Panels]],
+) -> tuple[list[int], Panels]:
+    """The parts of a block's prologue and its panels with how often each comes."""
     slots = e.program.named
     prologue = _prologue(e, s, plans[0].sub, kts, rows, first, slots)
     for (known_rows, _), (_, panels) in made.items():
@@ -174,7 +176,7 @@ def _shared(e: Builder, slots: dict[str, Slot], name: str, space: str, words: in
 
 def _prologue(
     e: Builder, s: LinearShape, sub: int, kts: list[int], rows: int, first: bool, slots: dict[str, Slot]
-) -> int:
+) -> list[int]:
     kt, k = sum(kts), s.widths[0]
     if first:
         norm = _shared(e, slots, "norm", "param", 2 * k + e.c, UNIT)
@@ -187,18 +189,17 @@ def _prologue(
         for slot, (a, z) in zip(act, parts, strict=True):
             for role, width in enumerate(s.widths):
                 e.load(slot, "act", width, (z - a,), (pitch(width, 1),), role=role)
-        return e.end()
+        return [e.end()]
     if s.static:
         slots["s"] = -1
-        _static(e, s, kts, rows, slots, _steps(act, parts, sub))
-        return e.end()
-    amax, inv = e.slot("param", rows), e.slot("param", rows)
-    scale = _shared(e, slots, "s", "param", rows, BLOCK)
+        return _static(e, s, kts, rows, slots, _steps(act, parts, sub))
+    amax, inv, scale = (_shared(e, slots, name, "param", rows, BLOCK) for name in ("amax", "inv", "s"))
     known = not s.norm and s.supplied
     if known:
         e.load(amax, "param", 4 * rows, role=2)
         e.token_scales(amax, inv, scale, rows)
     stats = _supplied(e, s, rows)
+    made = [_begun(e)]
     for slot, a, z in _steps(act, parts, BATCH * sub):
         pieces = [(n, _rows_in(e, s, kt, n)) for n in (min(i + sub, z) - i for i in range(a, z, sub))]
         affine = [_affine(e, s, kts, buf, n, stats, slots) for n, buf in pieces]
@@ -208,6 +209,13 @@ def _prologue(
             e.token_scales(amax, inv, scale, z - a)
         for (n, buf), (m1, m2, used) in zip(pieces, affine, strict=True):
             _pass(e, s, kts, buf, n, _INTEGERS[s.planes], (*used, inv), (slot,), m1=m1, m2=m2, r=ROW)
+        made.append(e.end())
+    return made
+
+
+def _begun(e: Builder) -> int:
+    """The segment before a prologue's first rows: perhaps nothing but buffers."""
+    e.release(())
     return e.end()
 
 
@@ -220,7 +228,7 @@ def _supplied(e: Builder, s: LinearShape, rows: int) -> tuple[Slot, Slot] | None
         return None
     pair = e.slot("param", 2 * rows)
     e.load(pair, "param", 4 * rows, (2,), (pitch(s.tokens, 4),), role=2)
-    return e.norm_vectors(pair, pair, rows)
+    return e.norm_vectors(pair, pair, rows, BLOCK)
 
 
 def _rows_in(e: Builder, s: LinearShape, kt: int, n: int) -> Slot:
@@ -257,13 +265,16 @@ def _static(
     rows: int,
     slots: dict[str, Slot],
     steps: Iterator[tuple[Slot, int, int]],
-) -> None:
+) -> list[int]:
     """As `LinearLowering._static_rows`."""
     stats = _supplied(e, s, rows)
+    made = [_begun(e)]
     for slot, a, z in steps:
         buf = _rows_in(e, s, sum(kts), z - a)
         m1, m2, used = _affine(e, s, kts, buf, z - a, stats, slots)
         _pass(e, s, kts, buf, z - a, _INTEGERS[s.planes], used, (slot,), m1=m1, m2=m2, r=IMM)
+        made.append(e.end())
+    return made
 
 
 def _steps(act: Sequence[Slot], parts: Sequence[tuple[int, int]], most: int) -> Iterator[tuple[Slot, int, int]]:

@@ -44,7 +44,7 @@ STEP_FIELDS = (
     *("mark", "extra", "window"),
 )
 S_BLOCK, S_UNIT, S_SAMPLE, S_LO, S_HI, S_PROLOGUE, S_MARK, S_EXTRA, S_WINDOW = 2, 6, 7, 8, 9, 10, 11, 12, 13
-CUT = 2  # in the place of `prologue`: a step of the main part before which a prologue may come
+CUT, PART = 2, 3  # in the place of `prologue`: what may be separated from the step before, in a main part or prologue
 
 Slot = int
 
@@ -207,7 +207,7 @@ class Builder:
         before; what passes from one to the other has an instance for each item."""
         turns: list[tuple[int, int, tuple[bool, int, int] | None]] = []
         for product, epilogue, times in panels:
-            k = kept(times, 2, 2, 4)  # a prologue may come before the last four
+            k = kept(times, 2, 2, 16)  # over the last ones a prologue is spread
             for n in k.numbers:
                 mark = (n == k.end, k.extra, k.window) if n in (k.begin, k.end) else None
                 turns.append((product, epilogue, mark))
@@ -347,8 +347,9 @@ class Builder:
         self.vec((a, *also), (d,), n, 1, 1, PAR32, PAR32, m1=m1, func=func, op2=op2, b=PAR32 if b else NONE)
 
     def norm_vectors(self, s: Slot, q: Slot, rows: int, mode: int = ONE, kept: bool = False) -> tuple[Slot, Slot]:
-        """As `vectors.norm_vectors`."""
-        m, t, r, nb = (self.slot("param", rows, mode, kept) for _ in range(4))
+        """As `vectors.norm_vectors`; the mode is that of its results."""
+        m, t = self.slot("param", rows), self.slot("param", rows)
+        r, nb = self.slot("param", rows, mode, kept), self.slot("param", rows, mode, kept)
         self.vector(s, m, rows, m1=IMM)
         self.vector(m, t, rows, also=(m,), m1=IMM, op2=Op2.MUL, b=True)
         self.vector(q, t, rows, also=(t,), m1=pack(IMM, ROW), op2=Op2.MAX)

@@ -19,7 +19,7 @@ from ...ir.arch import Arch
 from ...ir.isa import Words
 from ...ir.tile_program import uncollected
 from ...simulator.dram.params import load_dram
-from ..overlap_prologues import AT
+from ..overlap_prologues import AT, begin
 from . import estimate_kernel
 from .estimate_attention import attention
 from .estimate_dram import has_l2, l2_times, weights
@@ -30,6 +30,7 @@ from .estimate_words import (
     ALL,
     CUT,
     LOAD,
+    PART,
     ROWS,
     S_BLOCK,
     S_EXTRA,
@@ -95,8 +96,9 @@ class _Written:
     order: Ints
     head: int
     tail: int
-    first_cut: int  # place in the tail behind which the next operation's first prologue may come
-    middle_cut: int  # and if it reads what the block before the tail stores
+    ahead: list[int]  # places in the tail before which parts of the next operation's first prologue come
+    late: list[int]  # and if it reads what the block before the tail stores
+    parts: list[int]  # where parts of the head begin, but for the first
     single: bool  # whether each unit is one block
     slots: int
     tokens: int  # rows of the tile
@@ -187,8 +189,9 @@ class Estimator:
             order=np.array([*head, *body, *tail], np.int64) + self._offset,
             head=len(head),
             tail=len(tail),
-            first_cut=_cut([rows[n] for n in tail], 0),
-            middle_cut=_cut([rows[n] for n in tail], AT),
+            ahead=_cuts([rows[n] for n in tail], 0),
+            late=_cuts([rows[n] for n in tail], AT),
+            parts=[i for i, n in enumerate(head) if rows[n][S_PROLOGUE] == PART],
             single=single,
             slots=e.program.slots,
             tokens=max(r[S_HI] for r in rows),
@@ -255,8 +258,8 @@ class Estimator:
             follows = bool(found) and found[-1][0] == i - 1
             if follows and w.head and _movable(entry.ops[i - 1], plan[i - 1], entry.ops[i], w):
                 (_, before), was = found.pop(), plan[i - 1]
-                at = was.middle_cut if was.single and _shared(entry.ops[i - 1], entry.ops[i]) else was.first_cut
-                found += [(i - 1, before[:at]), (i, head), (i - 1, before[at:])]
+                places = was.late if was.single and _shared(entry.ops[i - 1], entry.ops[i]) else was.ahead
+                found += _woven((i - 1, before), (i, head), w.parts, places)
             else:
                 found.append((i, head))
             found += [(i, rest), (i, tail)]
@@ -342,46 +345,62 @@ class Estimator:
 def _blocks(steps: Sequence[tuple[int, ...]]) -> tuple[list[int], list[int], list[int], bool]:
     """An operation's steps as head, body and tail, each block's prologue within the block before, as
     `overlap_prologues` puts it; and whether each unit is one block."""
-    order: list[list[int]] = []
+    groups: list[list[int]] = []
     before: tuple[int, bool] | None = None
-    group: list[int] = []
     mains = {row[S_BLOCK] for row in steps if not _is_prologue(row)}
     single = len(mains) == len({(row[S_SAMPLE], row[S_UNIT]) for row in steps})
     for i, row in enumerate(steps):
         now = (row[S_BLOCK], _is_prologue(row))
-        if now == before:
-            group.append(i)
-            continue
-        group, before = [i], now
-        if now[1] and order and not _is_prologue(steps[order[-1][0]]):
-            main = order.pop()
-            at = _cut([steps[n] for n in main], AT if single else 0)
-            order += [part for part in (main[:at], group, main[at:]) if part is group or part]
+        if now != before:
+            groups.append([])
+        groups[-1].append(i)
+        before = now
+    head = groups.pop(0) if _is_prologue(steps[0]) else []
+    body: list[int] = []
+    last: list[int] = []
+    for group in groups:
+        if last and _is_prologue(steps[group[0]]) and not _is_prologue(steps[last[0]]):
+            places = _cuts([steps[n] for n in last], AT if single else 0)
+            parts = [i for i, n in enumerate(group) if steps[n][S_PROLOGUE] == PART]
+            woven = _woven((0, np.array(last)), (1, np.array(group)), parts, places)
+            body, last = body + [int(n) for _, piece in woven for n in piece], []
         else:
-            order.append(group)
-    head = order.pop(0) if _is_prologue(steps[order[0][0]]) else []
-    tail = order.pop() if order else []
-    return head, [i for group in order for i in group], tail, single
+            body, last = body + last, group
+    return head, body, last, single
 
 
 def _is_prologue(row: tuple[int, ...]) -> bool:
-    return row[S_PROLOGUE] == 1
+    return row[S_PROLOGUE] in (1, PART)
 
 
-def _cut(main: Sequence[tuple[int, ...]], at: float) -> int:
-    """The step of a main part before which a prologue comes: of its cuts the first from a part `at` of it on that is
-    in no window of repetitions; 0 if there is none."""
+def _cuts(main: Sequence[tuple[int, ...]], at: float) -> list[int]:
+    """The steps of a main part before which parts of a prologue come: of its cuts those from a part `at` of it on that
+    are in no window of repetitions; its first step if there is none."""
     cuts = [i for i, row in enumerate(main) if row[S_PROLOGUE] == CUT]
-    wanted = max(min(1, len(cuts)), round(at * (len(cuts) + 1)))
-    opened = 0
+    before, opened = begin(len(cuts) + 1, at), 0
+    found = []
     for i, row in enumerate(main):
         if row[S_MARK]:
             opened += 1 if row[S_MARK] % 2 == 0 else -1
         if row[S_PROLOGUE] == CUT:
-            wanted -= 1
-            if wanted <= 0 and not opened:
-                return i
-    return 0
+            before -= 1
+            if before <= 0 and not opened:
+                found.append(i)
+    return found or [0]
+
+
+def _woven(
+    main: tuple[int, Ints], prologue: tuple[int, Ints], parts: Sequence[int], places: Sequence[int]
+) -> list[tuple[int, Ints]]:
+    """A prologue, of which parts begin at `parts`, spread over the places of a main part; each with its number."""
+    found: list[tuple[int, Ints]] = []
+    pieces = np.split(prologue[1], parts)
+    done = 0
+    for n, piece in enumerate(pieces):
+        place = places[n * len(places) // len(pieces)]
+        found += [(main[0], main[1][done:place]), (prologue[0], piece)]
+        done = place
+    return [*found, (main[0], main[1][done:])]
 
 
 def _shared(before: OpShape, op: OpShape) -> list[int]:

@@ -304,6 +304,7 @@ class LinearLowering:
         stats = self._supplied_norm(e, unit, lo, rows) if norm is not None else None
         for part, a in [(x, a) for x in act for a in range(x.lo, x.hi, BATCH * sub)]:
             z = min(a + BATCH * sub, part.hi)
+            e.cut()
             batch = [self._load_rows(e, unit, lo, i, min(i + sub, z)) for i in range(a, z, sub)]
             affine = {p: self._affine(e, p, norm, stats) for p in batch}
             if not known:
@@ -328,6 +329,7 @@ class LinearLowering:
         stats = self._supplied_norm(e, unit, lo, rows) if norm is not None else None
         sub = self.plans[0].blocks.sub
         for part, a in [(x, a) for x in act for a in range(x.lo, x.hi, sub)]:
+            e.cut()
             p = self._load_rows(e, unit, lo, a, min(a + sub, part.hi))
             factors: Factors = {**self._affine(e, p, norm, stats), "r": inverse(scale)}
             self._pass(e, p, self._rows_of(part, p), **factors)
