@@ -22,7 +22,7 @@ from dpu.ir.isa import (
 )
 
 TINY = load_arch("dpu_tiny")
-F2 = load_arch("dpu_f2")
+F2 = Arch.model_validate(load_arch("dpu_f2").model_dump() | {"lanes": 32})  # two beats a row
 
 
 @pytest.mark.parametrize(
