@@ -119,10 +119,13 @@ module dpu_dma_check
     return unsigned'(49'($signed({1'b0, steps})) * 49'($signed({1'b0, d[25:0]})) + (high << 26));
   endfunction
 
-  logic [2:0][16:0] cells1;
+  logic [2:0][16:0] cells1, steps1;  // no cells: the steps are anything, and not looked at
   assign cells1[0] = 17'(i1_q.n[0]) + 17'(i1_q.pad[0]) + 17'(i1_q.pad[1]);
   assign cells1[1] = 17'(i1_q.n[1]) + 17'(i1_q.pad[2]) + 17'(i1_q.pad[3]);
   assign cells1[2] = 17'(i1_q.n[2]);
+  for (genvar k = 0; k < 3; k++) begin : gen_steps
+    assign steps1[k] = cells1[k] - 17'd1;
+  end
 
   always_ff @(posedge clk_i) begin
     if (v1_q) begin
@@ -130,7 +133,7 @@ module dpu_dma_check
       for (int unsigned k = 0; k < 3; k++) begin
         span_q[k]   <= span(i1_q.n[k], i1_q.d[k]);
         cells2_q[k] <= cells1[k];
-        sspan_q[k]  <= 33'(cells1[k] - 17'd1) * 33'(i1_q.s[k]);
+        sspan_q[k]  <= 33'(steps1[k]) * 33'(i1_q.s[k]);
       end
       words2_q  <= cell_words(i1_q.buffer, i1_q.inner);
       units2_q  <= i1_q.inner >> (ColsW - 1);

@@ -8,6 +8,9 @@ module dpu_float_formal (
   output logic [31:0] fadd_o,
   output logic [31:0] fmul_o,
   output logic [31:0] fmax_o,
+  output logic [31:0] fmax_or_add_0_o,
+  output logic [31:0] fmax_or_add_1_o,
+  output logic [31:0] fadd_positive_o,
   output logic [31:0] ftz_o,
   output logic [31:0] i32_to_f32_o,
   output logic [31:0] i33_to_f32_o,  // of {b_i[0], a_i}
@@ -23,6 +26,9 @@ module dpu_float_formal (
   assign fadd_o             = fadd(a_i, b_i);
   assign fmul_o             = fmul(a_i, b_i);
   assign fmax_o             = fmax(a_i, b_i);
+  assign fmax_or_add_0_o    = fmax_or_add(1'b0, a_i, b_i);
+  assign fmax_or_add_1_o    = fmax_or_add(1'b1, a_i, b_i);
+  assign fadd_positive_o    = fadd_positive(a_i, b_i);
   assign ftz_o              = ftz(a_i);
   assign i32_to_f32_o       = i32_to_f32($signed(a_i));
   assign i33_to_f32_o       = i33_to_f32($signed({b_i[0], a_i}));

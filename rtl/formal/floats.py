@@ -89,9 +89,11 @@ FUNCTIONS = (
         f"(is {_out('fadd')} (fp.add RNE x y))",
         (
             _bug(
-                "up      = sum[2] & (sum[3] | sum[1] | sum[0]);", "up      = sum[2];", "ties are rounded away from zero"
+                "up      = sum[3] & (sum[4] | (|sum[2:0]));\n    // The leading one",
+                "up      = sum[3];\n    // The leading one",
+                "ties are rounded away from zero",
             ),
-            _bug("| 27'(|(aligned & ~mask));", ";", "no sticky bit: what is shifted out is lost"),
+            _bug("aligned[0] |= sticky;", "", "no sticky bit: what is shifted out is lost"),
         ),
     ),
     Function(
@@ -112,7 +114,19 @@ FUNCTIONS = (
         "fmax is fp.max; NaN if either is, and +0 of the two zeros",
         f"(is {_out('fmax')} (ite (or (fp.isNaN x) (fp.isNaN y)) (_ NaN 8 24) (ite (and (fp.isZero x) (fp.isZero y))"
         " (ite (and (fp.isNegative x) (fp.isNegative y)) x (_ +zero 8 24)) (fp.max x y))))",
-        (_bug("return (less ^ x[31]) ? y : x;", "return less ? y : x;", "of two negatives the smaller"),),
+        (_bug("ftz(o.larger[31] ? o.lesser : o.larger)", "ftz(o.larger)", "of two negatives the smaller"),),
+    ),
+    Function(
+        "fmax_or_add",
+        "fmax_or_add is fmax or fadd, as asked",
+        f"(and (= {_out('fmax_or_add_1')} {_out('fmax')}) (= {_out('fmax_or_add_0')} {_out('fadd')}))",
+        (_bug("return maximum ? max_ordered(o)", "return !maximum ? max_ordered(o)", "the other of the two"),),
+    ),
+    Function(
+        "fadd_positive",
+        "fadd_positive is fadd where both sign bits are 0",
+        f"(or (= ((_ extract 31 31) a) #b1) (= ((_ extract 31 31) b) #b1) (= {_out('fadd_positive')} {_out('fadd')}))",
+        (_bug("sum     = carry ? sum : sum << 1;", "sum     = sum << 1;", "a carry out is lost"),),
     ),
     Function(
         "ftz",
@@ -131,13 +145,13 @@ FUNCTIONS = (
         "i33_to_f32 is the nearest float32 of a 33-bit integer, half to even (-2^32 is none)",
         f"(or (and (= ((_ extract 0 0) b) #b1) (= a #x00000000)) (is {_out('i33_to_f32')} "
         "((_ to_fp 8 24) RNE (concat ((_ extract 0 0) b) a))))",
-        (_bug("x[32] ? -x[31:0] : x[31:0]", "x[32] ? ~x[31:0] : x[31:0]", "negatives are one off"),),
+        (_bug("negated(x[32], x[31:0])", "x[31:0] ^ {32{x[32]}}", "negatives are one off"),),
     ),
     Function(
         "f16_to_f32",
         "f16_to_f32 is exact, subnormals too",
         f"(is {_out('f16_to_f32')} ((_ to_fp 8 24) RNE ((_ to_fp 5 11) ((_ extract 15 0) a))))",
-        (_bug("if (!m[9]) begin m = m << 1; e = e - 8'd1; end", "", "odd leading zeros of subnormals are kept"),),
+        (_bug("m = m << 1; zeros[0] = 1'b1;", "m = m << 1;", "odd leading zeros are not counted"),),
     ),
     Function(
         "f32_to_f16",
@@ -147,20 +161,20 @@ FUNCTIONS = (
         f" (and (= {_OVER} #b0) (= ((_ to_fp 5 11) {_HALF}) h)))))",
         (
             _bug("x[30:0] >= 31'h477F_F000", "x[30:0] > 31'h477F_F000", "the tie at 65520 becomes infinity"),
-            _bug("if (e < 8'd102)", "if (e < 8'd103)", "the smallest subnormals are lost"),
+            _bug("(to_half ? 8'd102 : 8'd126)", "(to_half ? 8'd103 : 8'd126)", "the smallest subnormals are lost"),
         ),
     ),
     Function(
         "f32_to_i8",
         "f32_to_i8 is the nearest integer, half to even, saturated to +-127; NaN is 0 and flagged",
         _saturated("f32_to_i8", -127, 127),
-        (_bug("q = (m > 15'd127) ? 8'd127 : m[7:0];", "q = (m > 15'd128) ? 8'd127 : m[7:0];", "128 becomes -128"),),
+        (_bug("units > 15'(limit)) ? limit", "units > 15'd128) ? limit", "128 becomes -128"),),
     ),
     Function(
         "f32_to_i8_offset",
         "f32_to_i8_offset is the same, saturated to [-128, 127]",
         _saturated("f32_to_i8_offset", -128, 127),
-        (_bug("limit = x[31] ? 15'd128 : 15'd127;", "limit = 15'd127;", "-128 is lost"),),
+        (_bug("limit = (offset && x[31]) ? 8'd128 : 8'd127;", "limit = 8'd127;", "-128 is lost"),),
     ),
     Function(
         "f32_to_i15",
@@ -169,7 +183,7 @@ FUNCTIONS = (
         f" (lo ((_ sign_extend 8) ((_ extract 7 0) {_I15})))) (and (= ((_ extract 16 16) {_I15}) #b0)"
         " (bvsge lo #xffc0) (bvsle lo #x003f) (= (bvadd (bvmul hi #x0080) lo)"
         " (clamped (number #xffffc041) (number #x00003fbf))))))",
-        (_bug("if (e < 8'd126) return 15'd0;", "if (e < 8'd127) return 15'd0;", "what is above a half becomes 0"),),
+        (_bug("(to_half ? 8'd102 : 8'd126)", "(to_half ? 8'd102 : 8'd127)", "what is above a half becomes 0"),),
     ),
 )
 
