@@ -28,9 +28,9 @@ ENGINES = {
 
 HOST, TILE = "host", "dpu_tile"
 
-LAWS: dict[str, tuple[int, int, int]] = {"dpu_vpu_tables": (1, 2, 1), "dpu_param": (8, 16, 2)}
+LAWS: dict[str, tuple[int, int, int]] = {"dpu_vpu_tables": (1, 2, 1)}
 """Modules on which Yosys 0.70 runs out of its 4 GiB where there are many lanes: sized with two numbers of lanes and
-continued from there as a + b L^n. `dpu_vpu_tables` has a read port a lane; `dpu_param` shifts L scalars by L places."""
+continued from there as a + b L^n. `dpu_vpu_tables` has a read port a lane."""
 
 Size = Callable[[str, Mapping[str, int], Flow], Unit]
 

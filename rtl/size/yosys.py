@@ -107,8 +107,12 @@ only multipliers to DSP48E2; adder, pre-adder and registers it would build from 
 _SMALL = 32  # words: shallower memories become flip-flops in the gate count
 _GATES = "AND,NAND,OR,NOR,XOR,XNOR,MUX,AOI3,OAI3,AOI4,OAI4"
 
+_NARROW = ("dpu_vpu_lanes",)
+"""Modules that are wide selections with little behind: without MUXF7 and MUXF8. Yosys maps for the least delay, which
+is short there, and spends four LUTs and three of these on a bit to save a level that no stage needs."""
+
 _SYNTHESIS: dict[Flow, str] = {
-    "fpga": "synth_xilinx -family xcup -flatten -noiopad -noclkbuf -top {top}",
+    "fpga": "synth_xilinx -family xcup -flatten -noiopad -noclkbuf{options} -top {top}",
     "gates": (
         "synth -top {top} -flatten -booth -run begin:fine; "
         f"memory_map t:$mem_v2 r:SIZE<{_SMALL} %i; memory_map t:$mem_v2 r:WR_PORTS=0 %i; "
@@ -202,7 +206,8 @@ def _read(module: str, parameters: Mapping[str, int], boxes: Sequence[str], file
 
 def _steps(module: str, flow: Flow) -> str:
     """The script behind reading."""
-    synthesis = _SYNTHESIS[flow].format(top=module).replace("; ", "\n")
+    options = " -nowidelut" if module in _NARROW else ""
+    synthesis = _SYNTHESIS[flow].format(top=module, options=options).replace("; ", "\n")
     return f"hierarchy -check -top {module}\n{synthesis}\ntee -o stat.json stat -json {module}\n"
 
 
