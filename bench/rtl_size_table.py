@@ -28,8 +28,8 @@ So nothing is optimised across these borders, and no two functions share a LUT s
   and written at one address gives the old word: UltraRAM does if the read is on port A.
 - **Laws.** Yosys runs out of memory on gate tables with many readers: above two lanes they are a + b L through 1 and 2.
 - **Wide multiplexers.** Yosys maps for the least delay. `dpu_vpu_lanes`, selections with little behind them, would get
-  four LUTs and a MUXF8 a bit to save a level, 16,703 LUTs instead of 8,108 (64x64, 16 lanes): it is mapped without MUXF7
-  and MUXF8. All else is mapped as Yosys does.
+  four LUTs and a MUXF8 a bit to save a level, 16,703 LUTs instead of 8,108 (64x64, 16 lanes): it is mapped without
+  MUXF7 and MUXF8. All else is mapped as Yosys does.
 - **Multipliers.** The VPU's squares and second products take one DSP and adders for the seven high bits, not two: the
   DSPs of the smallest region are what a tile of 16 lanes has least of.
 - **Gates** are for no clock: at 1 GHz adders and multipliers grow. Bits in arrays: FIFOs and tables of 32 words and

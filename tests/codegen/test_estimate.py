@@ -112,8 +112,8 @@ def test_repetitions_that_are_left_out_take_as_long_as_those_that_are_timed(
 
 @pytest.mark.parametrize("l2_bytes", [0, 3 << 19, 32 << 20])
 def test_dram_bytes_are_those_behind_the_l2(l2_bytes: int) -> None:
-    """24 tiles; of the six linears' weights those of the two large ones (3.7, 7.4 MB) do not fit 1.5 MiB; the others do,
-    with room for the panels by which tiles drift apart. What the channels of the simulated DRAM move, without
+    """24 tiles; of the six linears' weights those of the two large ones (3.7, 7.4 MB) do not fit 1.5 MiB; the others
+    do, with room for the panels by which tiles drift apart. What the channels of the simulated DRAM move, without
     instructions."""
     arch = load_arch("dpu_asic").model_copy(update={"l2_bytes": l2_bytes})
     source = LARGER["transformer"]
