@@ -21,6 +21,7 @@ def page(q: Quality, json_name: str, png_names: Sequence[str]) -> str:
     lines = [
         "# Quality of the precisions, on the small trained model",
         "",
+        *_alone(q),
         f"Written by `{q.command}`; the numbers are those of [{json_name}]({json_name}).",
         f"Model {q.model_sha256[:12]}, programs for {q.arch}, guidance {q.guidance:g}. Calibration: {q.calibration}.",
         f"Provenance: {q.provenance}. Intervals: {q.interval}.",
@@ -35,7 +36,6 @@ def page(q: Quality, json_name: str, png_names: Sequence[str]) -> str:
         *(_row(r) for r in q.rows),
         "",
         *(f"- {v}." for v in (*verdicts(q), *better_than_uniform(q))),
-        *_alone(q),
         *_beside(q),
         "",
         "## Published figures, of another model",
@@ -109,7 +109,7 @@ def _alone(q: Quality) -> list[str]:
     few = [r for r in q.rows if r.images < 400]
     if not few:
         return []
-    return [f"- {len(few)} of {len(q.rows)} rows have fewer than 400 images: a rehearsal, no result."]
+    return [f"**{len(few)} of {len(q.rows)} rows have fewer than 400 images: a rehearsal, no result.**", ""]
 
 
 def _beside(q: Quality) -> list[str]:

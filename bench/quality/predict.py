@@ -190,12 +190,12 @@ class Compared(NamedTuple):
         """As a line of the table."""
         p = self.found
         one = f"{self.precision:<20}{self.steps:>5}{p.images:>7}  {p.simulated.text():<24}{p.psnr.text():<24}"
-        return one + f"{p.difference.text(3):<26}{p.beside_simulated.text(3):<9}{p.verdict}"
+        return one + f"{p.difference.text(3):<26}{p.beside_simulated.text(3):<20}{p.verdict}"
 
 
 HEADER = (
     f"{'precision':<20}{'steps':>5}{'images':>7}  {'simulated PSNR dB':<24}{'predicted PSNR dB':<24}"
-    f"{'difference dB':<26}{'beside':<9}verdict"
+    f"{'difference dB':<26}{'beside':<20}verdict"
 )
 
 
