@@ -90,6 +90,13 @@ module dpu_load_formal
   end
   assign entries = 8'(dut.u_open.count_q);
 
+  // A word that will be done in the next cycle, and a fault: of another word it may be, in the same cycle.
+  logic  ends, faults;
+  slot_t fault_slot;
+  assign ends       = dut.u_write.s2_take && dut.u_write.s2_q.last && dut.u_write.s2_q.code == dpu_isa_pkg::ErrorNone;
+  assign faults     = (dut.write_fault && !dut.halt) || dut.beat_bad;
+  assign fault_slot = (dut.write_fault && !dut.halt) ? dut.write_slot : dut.burst.slot;
+
   always_comb begin
     if (rst_ni) begin
       // proved of dpu_dma_bursts behind dpu_dma_check
@@ -107,7 +114,7 @@ module dpu_load_formal
       RingNoOverflow: assert (!dut.push || dut.level <= 8'(dut.RingBytes - 64));
       RingNoUnderflow: assert (!Whole || !dut.pop_valid || 32'(dut.pop_count) <= 32'(dut.level));
       Held: assert (!Whole || (dut.held_q <= 3'd4 && !(done && dut.held_q == '0)));
-      OneFault: assert (!Whole || !(done && fault.valid));
+      OneFault: assert (!Whole || !(ends && faults && fault_slot == dut.u_write.s2_q.slot));
       // for induction
       Entries: assert (entries == open_q + 8'(ar_valid) && entries <= 8'd2);
       Fit: assert ((entries < 8'd1 || fits(entry[0])) && (entries < 8'd2 || fits(entry[1])));
