@@ -460,15 +460,59 @@ class NoRtlModel(DpuError, code="E428", hint="pip install 'dpu[rtl]'; make and a
 
 
 class UnknownTarget(DpuError, code="E430", hint="dpurun --help lists the targets"):
-    """There is no such target, or it has no driver in this version."""
+    """There is no such target."""
 
 
 class NoGpu(DpuError, code="E431"):
     """The GPU path lacks a driver, a device, or a package."""
 
 
+class NoCard(DpuError, code="E432", hint="run on an F2 instance as root; without a card: --card stand-in"):
+    """A card cannot be reached: no library, no such slot or device, no permission, or management refuses."""
+
+
+class ForeignImage(DpuError, code="E433", hint="give the id of an image of this project with --image"):
+    """The FPGA image of a card is none, or none that this driver knows, or does not load."""
+
+
+class CardLost(DpuError, code="E434", hint="stop and start the instance; if that does not help, take another one"):
+    """A card does not answer, or lost its image, and loading that again did not help or is not possible."""
+
+
+class CardHung(DpuError, code="E435", hint="run dpuc verify on the program; if it is sound, try another card"):
+    """A run on a card stands still, and neither a reset nor loading the image again helps."""
+
+
+class UnfitHostMemory(DpuError, code="E436", hint="run as root, with huge pages and iommu=pt"):
+    """A card cannot write to this computer's memory: no huge pages, no physical addresses, or an IOMMU."""
+
+
+class CardTransferFault(DpuError, code="E437", hint="try another card"):
+    """Data changes on its way to or from a card, again and again."""
+
+
+class NoXrt(DpuError, code="E438"):
+    """XRT, its Python module, the Alveo card or a usable device binary is missing."""
+
+
+class XrtFault(DpuError, code="E439", hint="reset the card with 'xrt-smi reset' and run again"):
+    """A run on an Alveo card did not come to its end."""
+
+
+class CardPower(DpuError, code="E440", hint="use an image with fewer tiles or a slower clock"):
+    """A card takes more power than its shell allows."""
+
+
 class UnfitCheckInput(DpuError, code="E441", hint="give every input in the shape that the graph has"):
     """An input for the check is missing or has another shape."""
+
+
+class MissingTool(DpuError, code="E445"):
+    """A build or a deployment needs a program that is not installed."""
+
+
+class FailedStep(DpuError, code="E446", hint="see what the tool printed; --dry-run shows the commands"):
+    """A step of a build or deployment failed, or a tool would not take or did not say what it should."""
 
 
 # E5xx: configuration

@@ -16,20 +16,25 @@ from pathlib import Path
 from ..errors import DpuError
 from ..ir.arch import load_arch
 from . import toolchain
-from .model import TOP, parameters
+from .f2.build import TOP as CARD
+from .model import KERNEL, TOP, parameters
 
 CASES = (("dpu_tiny", 1), ("dpu_tiny", 3), ("dpu_f2", 1), ("dpu_32tops", 1))
 """Archs, and how many tiles of each: more tiles of 64 x 64 take their multiple of time and have no other wires than
 three small ones. Fewer lanes than columns, and as many. The first `QUICK` are linted always, the rest by slow tests."""
 QUICK = 2
 
+TOPS = (TOP, KERNEL, CARD)
+"""What is built: the tiles alone, as a kernel of an Alveo card, and behind the shell of an F2 card. Each is
+linted for the first case."""
+
 SLANG = ("-Wextra", "-Wconversion", "-Wno-useless-cast", "-Wno-case-redundant-default")
 """Useless casts are useful at other parameters; a `unique case` has a default for what a broken state may hold."""
 
 
 def unused() -> list[str]:
-    """Modules and packages that are not part of `dpu_top`."""
-    used = set(toolchain.sources(TOP))
+    """Modules and packages that are part of no top."""
+    used = {path for top in TOPS for path in toolchain.sources(top)}
     return sorted(
         str(p.relative_to(toolchain.FOLDER))
         for p in toolchain.FOLDER.rglob("*.sv")
@@ -37,22 +42,25 @@ def unused() -> list[str]:
     )
 
 
-def verilator(arch: str, tiles: int) -> None:
+def verilator(arch: str, tiles: int, top: str = TOP) -> None:
     """Verilator's lint of `tiles` tiles of an arch.
 
     Raises:
         DpuError: E428, it warns.
     """
-    toolchain.lint(toolchain.sources(TOP), TOP, {**parameters(load_arch(arch)), "Tiles": tiles})
+    toolchain.lint(toolchain.sources(top), top, {**parameters(load_arch(arch)), "Tiles": tiles})
 
 
-def slang(top: str, files: Sequence[Path], values: Mapping[str, object] | None = None) -> bool:
-    """Whether slang has nothing to say; it says it on stderr."""
+def slang(
+    top: str, files: Sequence[Path], values: Mapping[str, object] | None = None, defines: Sequence[str] = ()
+) -> bool:
+    """Whether slang has nothing to say; it says it on stderr. `defines` are macros that are set."""
     from pyslang.driver import Driver
 
     driver = Driver()
     driver.addStandardArgs()
     given = [f'"-G{k}={v}"' for k, v in (values or {}).items()]  # a sized number has an apostrophe
+    given += [f"-D{d}" for d in defines]
     words = ["slang", *SLANG, "--top", top, *given, *(f'"{f}"' for f in files)]
     ok = driver.parseCommandLine(" ".join(words)) and driver.processOptions() and driver.parseAllSources()
     built = bool(ok and driver.runFullCompilation(True))
@@ -103,16 +111,17 @@ def main() -> int:
         return 0
     failed = bool(dead := unused())
     if dead:
-        print(f"not part of {TOP}: {', '.join(dead)}", file=sys.stderr)
-    for case in CASES[:QUICK]:
+        print(f"part of no top: {', '.join(dead)}", file=sys.stderr)
+    linted = [(arch, tiles, TOP) for arch, tiles in CASES[:QUICK]] + [(*CASES[0], top) for top in TOPS[1:]]
+    for arch, tiles, top in linted:
         try:
-            verilator(*case)
+            verilator(arch, tiles, top)
         except DpuError as e:
             print(e, file=sys.stderr)
             failed = True
     if find_spec("pyslang") is None:
         print("slang is not installed: pip install pyslang", file=sys.stderr)
-    elif not slang(TOP, toolchain.sources(TOP), parameters(load_arch(CASES[0][0]))):
+    elif not all(slang(top, toolchain.sources(top), parameters(load_arch(CASES[0][0]))) for top in TOPS):
         failed = True
     return int(failed)
 

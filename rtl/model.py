@@ -17,6 +17,8 @@ from ..simulator.dram.params import FIELDS, config, load_dram
 from . import toolchain
 
 TOP = "dpu_top"
+KERNEL = "dpu_kernel"
+"""The same as a kernel of Xilinx's runtime: registers and memory ports are those of `rtl/xrt`."""
 SIM = toolchain.FOLDER / "sim"
 MODES = {"ideal": 0, "simple": 1}
 _BURSTS = 2
@@ -49,11 +51,16 @@ def parameters(arch: Arch) -> dict[str, object]:
 
 
 def job(
-    arch: Arch, checked: bool = False, waves: bool = False, extra: tuple[Path, ...] = (), coverage: bool = False
+    arch: Arch,
+    checked: bool = False,
+    waves: bool = False,
+    extra: tuple[Path, ...] = (),
+    coverage: bool = False,
+    top: str = TOP,
 ) -> toolchain.Build:
     """The build of the library. `extra` are files that stand in for modules, and C++ that they call; `coverage` counts
-    lines and toggles."""
-    files = toolchain.sources(TOP, extra=[p for p in extra if p.suffix != ".cpp"])
+    lines and toggles; `top` is `TOP` or `KERNEL`."""
+    files = toolchain.sources(top, extra=[p for p in extra if p.suffix != ".cpp"])
     dram = native.source_folder()
     more = tuple(p for p in extra if p.suffix == ".cpp")
     sources = (SIM / "harness.cpp", SIM / "memory.cpp", dram / "dram_model.cpp", *more)
@@ -63,8 +70,8 @@ def job(
     said += ["--trace-vcd"] if waves else []
     said += COVERED if coverage else []
     return toolchain.Build(
-        name=f"sim/{arch.name}",
-        top=TOP,
+        name=f"{'sim' if top == TOP else top}/{arch.name}",
+        top=top,
         files=tuple(files),
         target="libdpu.so",
         parameters=parameters(arch),
@@ -126,7 +133,7 @@ class Model:
 
     `waves` is a VCD file to write. `checked` builds with assertions, a third slower. `stall` of 256 is how often each
     AXI channel pauses. `extra`: files in place of modules. `coverage` is a file that `close` writes: counts of lines
-    and toggles, in Verilator's text form.
+    and toggles, in Verilator's text form. `top`: as of `job`.
     """
 
     def __init__(
@@ -138,10 +145,11 @@ class Model:
         seed: int = 1,
         extra: tuple[Path, ...] = (),
         coverage: Path | None = None,
+        top: str = TOP,
     ) -> None:
         said = f"building the RTL model of {arch.name} (once; Verilator and C++, a minute or more) ..."
         self.arch = arch
-        built = toolchain.build(job(arch, checked, waves is not None, extra, coverage is not None), said)
+        built = toolchain.build(job(arch, checked, waves is not None, extra, coverage is not None, top), said)
         self._lib = lib = _library(built)
         self._coverage = coverage
         self._mapped: dict[int, npt.NDArray[np.uint8]] = {}
@@ -150,7 +158,8 @@ class Model:
         if arch.dram.model not in MODES:
             fields = config(load_dram(arch.dram.parameters), arch.clock_hz, 4 * arch.tiles).words
             assert len(fields) == len(FIELDS) == lib.dpu_dram_fields()
-        self._handle = lib.dpu_new(arch.tiles, _words(timing(arch, stall, seed)), _words(fields) if fields else None)
+        ports = arch.tiles + (top == KERNEL)  # a kernel reads its commands through one of its own
+        self._handle = lib.dpu_new(ports, _words(timing(arch, stall, seed)), _words(fields) if fields else None)
         if waves is not None and not lib.dpu_waves(self._handle, str(waves).encode()):
             raise DpuError(f"--waves {waves}", "cannot be written", code="E101")
         self._answer(lib.dpu_reset(self._handle))

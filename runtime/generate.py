@@ -16,7 +16,7 @@ from .looking import Looking
 from .pipeline import Image, Pipeline, Request, Step, Unet
 from .pipeline_files import BundledFiles, FolderFiles, PipelineFiles
 from .resume import Call, Folder, KeptPart, KeptUnet, Later, Log
-from .targets import check_device, check_target, open_device
+from .targets import CARDS, check_card, check_device, check_target, open_device
 
 if TYPE_CHECKING:
     from ..ir.container import Entry, Program
@@ -48,6 +48,8 @@ class Summary:
     comparison: Comparison | None = None
     timed: bool = True
     calls: list[Call] = field(default_factory=list)  # of models, in the order of the run
+    stand_in: str = ""  # what took a card's place
+    remarks: list[tuple[str, str]] = field(default_factory=list)  # of the device: name, text
 
     @property
     def image_cycles(self) -> int:
@@ -60,9 +62,12 @@ class Summary:
         if self.arch and not self.timed:
             lines.append(f"modelled device  {self.arch}; cycles were not simulated (--no-timing)")
         elif self.arch:
-            how = "RTL, memory modelled" if self.target == "rtl" else "simulated"
+            how = {"sim": "simulated", "rtl": "RTL, memory modelled"}.get(self.target, "counted by the card")
+            if self.stand_in:
+                how = f"simulated: {self.stand_in} standing in for the card"
+            what = "modelled device" if self.stand_in or self.target not in CARDS else "device"
             lines.append(
-                f"modelled device  {_seconds(self.image_cycles / self.clock_hz)} an image on {self.arch} "
+                f"{what:16} {_seconds(self.image_cycles / self.clock_hz)} an image on {self.arch} "
                 f"({self.image_cycles:,} cycles at {self.clock_hz / 1e6:g} MHz, {how})"
             )
             a_run = ", ".join(f"{name} {n:,}" for name, n in self.cycles.items())
@@ -75,6 +80,7 @@ class Summary:
         taken = sum(c.taken for c in self.calls)
         if taken:
             lines.append(f"resumed          {taken} of {len(self.calls)} model calls are of a run before this one")
+        lines += [f"{name:16} {text}" for name, text in self.remarks]
         for name, why in self.host_segments:
             lines.append(f"on the host      {name}: {why}")
         if self.arch:
@@ -121,6 +127,9 @@ def make_image(
     resume: Path | None = None,
     timed: bool = True,
     reference_out: Path | None = None,
+    card_image: str = "",
+    card: str = "",
+    watch: bool = False,
 ) -> Summary:
     """Make one image and write what was asked for.
 
@@ -140,6 +149,9 @@ def make_image(
         resume: a folder that keeps what each model gave, so that the same run goes on where it was stopped.
         timed: whether target `sim` simulates cycles.
         reference_out: a PNG for the image of the whole pipeline in float32, with `compare_with`.
+        card_image: what a card is loaded with: the file or name of an FPGA image.
+        card: which card.
+        watch: say on standard error what a card does.
 
     Raises:
         DpuError: the model does not fit the target or the request, or a run fails.
@@ -147,6 +159,7 @@ def make_image(
     check_target(target)
     looking = looking or Looking()
     check_device(device, target)
+    check_card(target, card_image, card, watch)
     looking.check(target, device)
     if waves is not None and target != "rtl":
         raise DpuError("--waves", f"target {target} has none", hint="--target rtl", code="E501")
@@ -183,9 +196,10 @@ def make_image(
     from .session import Session
     from .sqnr import compare
     from .unets import DpuUnet
+    from .watching import watching
 
-    opened = open_device(target, program.arch, waves, device, timed)
-    with Session(program, opened) as session:
+    opened = open_device(target, program.arch, waves, device, timed, card_image, card)
+    with Session.on(program, opened) as session, watching(opened, request.steps, watch, on_step) as on_step:
         looking.attach(session.device, program)
         unet = DpuUnet(session)
         parts = device_parts(session)
@@ -235,6 +249,8 @@ def _check_together(
         ("--break-at", looking.break_at),
     )
     for option, value in inside:
+        if value and target in CARDS:
+            raise DpuError(option, f"target {target} has none", hint="--target sim or --target rtl", code="E501")
         if value and not timed and option in ("--trace", "--report"):
             raise DpuError(option, "needs the cycles", hint="leave out --no-timing", code="E501")
         if value and resume:
@@ -298,7 +314,7 @@ def _summary(
         wall,
         image.seconds,
         arch.name,
-        arch.clock_hz,
+        session.device.capability.clock_hz,
         arch.peak_macs_per_cycle,
         work.cycles,
         {e.name: _runs(e, request) for e in program.entries},
@@ -309,6 +325,8 @@ def _summary(
         comparison,
         timed,
         log.calls,
+        str(getattr(session.device, "stand_in", "")),
+        list(getattr(session.device, "remarks", ())),
     )
 
 

@@ -15,26 +15,14 @@ from ..errors import DpuError
 from ..ir.arch import Arch
 from ..ir.container import Base
 from ..ir.isa import BASE_REGISTERS, Engine, Words
-from ..ir.regmap import ENGINES, ERRORS, MAGIC, register
+from ..ir.regmap import ENGINES, register
 from ..rtl.model import Model, Times
-from ..simulator.decode import where
 from ..simulator.timing_result import Timing
 from .device import Bytes, Capability, Completion, DeviceCounters, Region, TagWork, Ticket
 from .hosted_device import HostedDevice
+from .registers import BUSY, DONE, ERROR, RESET, START, Registers
 
-_START, _RESET = 1, 2  # CTRL
-_BUSY, _DONE, _ERROR = 1, 2, 4  # STATUS
 _CHUNK = 200_000  # cycles between looks at `close`
-_CODES = {
-    "OPCODE": "E410",
-    "FIELD": "E410",
-    "SCRATCHPAD": "E411",
-    "REGION": "E412",
-    "FETCH": "E410",
-    "NUMERIC": "E415",
-    "DRAM": "E412",
-    "WATCHDOG": "E414",
-}
 
 
 @dataclass(frozen=True)
@@ -75,13 +63,14 @@ class RtlDevice(HostedDevice[_Loaded]):
         self.watchdog = watchdog
         self._make = partial(Model, arch, waves, checked, stall, seed, extra, coverage)
         self._model = self._make()
+        self._registers = Registers(lambda address: self._model.read(address))
         self._closing = threading.Event()
-        self._worker.submit(self._check).result()
+        self._worker.submit(self._registers.check, self.name, arch).result()
 
     @property
     def capability(self) -> Capability:
         """What the device says of itself in its registers."""
-        return self._worker.submit(self._capability).result()
+        return self._worker.submit(self._registers.capability, self.name, self.arch).result()
 
     def allocate(self, size: int) -> int:
         """Reserve `size` bytes, cleared; the address."""
@@ -132,29 +121,12 @@ class RtlDevice(HostedDevice[_Loaded]):
 
     # Registers, on the worker's thread
 
-    def _get(self, name: str, index: int = 0, *, wide: bool = False) -> int:
-        if wide:
-            return self._get(f"{name}_LO", index) | self._get(f"{name}_HI", index) << 32
-        return self._model.read(register(name).address(index))
-
     def _set(self, name: str, value: int, index: int = 0, *, wide: bool = False) -> None:
         if wide:
             self._set(f"{name}_LO", value & 0xFFFFFFFF, index)
             self._set(f"{name}_HI", value >> 32, index)
         else:
             self._model.write(register(name).address(index), value)
-
-    def _capability(self) -> Capability:
-        a = self.arch
-        digest = f"{self._get('ARCH_DIGEST', wide=True):016x}"
-        return Capability("rtl", a.name, digest, self._get("ABI"), a.clock_hz, a.dram.bytes)
-
-    def _check(self) -> None:
-        """Whether what was built is what was meant."""
-        shape = self.arch.tiles | self.arch.cols << 8 | self.arch.lanes << 16
-        for name, want in (("ID", MAGIC), ("SHAPE", shape)):
-            if (found := self._get(name)) != want:
-                raise DpuError("rtl", f"register {name} is {found:#x}, must be {want:#x}", code="E416")
 
     def _renew(self) -> None:
         """A model in reset; a new one, since one that stopped over a broken rule cannot go on."""
@@ -180,17 +152,17 @@ class RtlDevice(HostedDevice[_Loaded]):
         times = self._model.record({t: len(w) for t, w in enumerate(program.streams)})
         start = self._model.cycle
         try:
-            self._set("CTRL", _START)
-            while not self._model.wait(register("STATUS").address(), _BUSY, _CHUNK):
+            self._set("CTRL", START)
+            while not self._model.wait(register("STATUS").address(), BUSY, _CHUNK):
                 if self._closing.is_set():
                     raise self._closed(program.entry)
-            status = self._get("STATUS")
-            if status & _ERROR or not status & _DONE:
+            status = self._registers.get("STATUS")
+            if status & ERROR or not status & DONE:
                 raise self._error(program, status)
         finally:
             self._protect(bases, writable=True)
-        cycles = self._get("CYCLES", wide=True)
-        work = self._work()
+        cycles = self._registers.get("CYCLES", wide=True)
+        work = self._registers.work(self.arch.tiles)
         timing, macs = self._timing(program, times, start, cycles)
         self.timings[program.entry] = timing
         total = TagWork(**{**work, "macs": macs})
@@ -208,39 +180,11 @@ class RtlDevice(HostedDevice[_Loaded]):
 
     def _error(self, program: _Loaded, status: int) -> DpuError:
         """What the error registers say. The hardware is reset, so that the next run can start."""
-        if not status & _ERROR:
-            return DpuError(f"entry '{program.entry}'", f"STATUS is {status:#x}: neither done nor failed", code="E416")
-        said, index = self._get("ERROR"), self._get("ERROR_WORD")
-        address = self._get("ERROR_ADDRESS", wide=True)
-        code, tile, engine = said & 0xFF, said >> 8 & 0xFF, said >> 16 & 0xFF
-        name, meaning = ERRORS.get(code, (f"code {code}", "the register map does not know it"))
-        stuck = self._stuck() if name == "WATCHDOG" else ""
-        self._set("CTRL", _RESET)
-        self._model.wait(register("STATUS").address(), _BUSY, _CHUNK)
-        place = f"entry '{program.entry}' tile {tile}"
-        if name not in ("FETCH", "WATCHDOG") and tile < len(program.streams) and index < len(program.streams[tile]):
-            place = where(program.entry, tile, index, program.streams[tile][index])
-        unit = Engine(engine).name if engine in [e.value for e in Engine] else f"engine {engine}"
-        what = f"{name}: {meaning}" + (f"; {stuck}" if stuck else "")
-        return DpuError(place, what, f"{unit}, address {address:#x}", code=_CODES.get(name, "E416"))
-
-    def _stuck(self) -> str:
-        """Where the engines of each tile stand."""
-        tiles = [
-            f"tile {t}: " + ", ".join(f"{e.name} at word {self._get(f'TILE_{e.name}_AT', t)}" for e in ENGINES)
-            for t in range(self.arch.tiles)
-        ]
-        return "; ".join(tiles)
-
-    def _work(self) -> dict[str, int]:
-        found = dict.fromkeys(("words", "read", "written", "fp16_overflow", "nan"), 0)
-        for t in range(self.arch.tiles):
-            found["words"] += self._get("TILE_FETCHED", t)
-            found["read"] += self._get("TILE_READ_BYTES", t, wide=True)
-            found["written"] += self._get("TILE_WRITTEN_BYTES", t, wide=True)
-            found["fp16_overflow"] += self._get("TILE_FP16_OVERFLOWS", t)
-            found["nan"] += self._get("TILE_NANS", t)
-        return found
+        error = self._registers.failure(program.entry, program.streams, status)
+        if status & ERROR:
+            self._set("CTRL", RESET)
+            self._model.wait(register("STATUS").address(), BUSY, _CHUNK)
+        return error
 
     def _timing(
         self, program: _Loaded, times: Mapping[int, tuple[Times, Times]], start: int, cycles: int
@@ -251,7 +195,7 @@ class RtlDevice(HostedDevice[_Loaded]):
             {
                 e: EngineCounters(
                     *(
-                        self._get(f"TILE_{e.name}_{what}", t, wide=True)
+                        self._registers.get(f"TILE_{e.name}_{what}", t, wide=True)
                         for what in ("BUSY", "STALL_WAIT", "STALL_PORT", "STALL_EMPTY")
                     )
                 )

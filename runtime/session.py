@@ -37,6 +37,19 @@ class Session:
             device.write(self._bases[Base.CONST].address, program.constants)
         self._handles = {e.name: device.load(e.name, program.words[e.name]) for e in program.entries}
 
+    @staticmethod
+    def on(program: Program, device: Device) -> Session:
+        """A session on a device that is closed if that fails.
+
+        Raises:
+            DpuError: as of `Session`.
+        """
+        try:
+            return Session(program, device)
+        except BaseException:
+            device.close()
+            raise
+
     def submit(self, name: str, inputs: Mapping[str, npt.ArrayLike]) -> Ticket:
         """Write the inputs of an entry and start it; inputs that it does not have are ignored.
 

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from dpu.runtime.xrt.device import XrtDevice
 
 sys.path.append(str(Path(__file__).parents[1]))  # tests of one folder use helpers of another: tests.properties.harness
 
@@ -42,3 +48,24 @@ def rtl_tools() -> None:
         toolchain.toolchain()
     except DpuError as e:
         pytest.skip(str(e))
+
+
+@pytest.fixture
+def pyxrt(rtl_tools: None, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The stand-in of XRT's Python module, imported as if it were installed."""
+    monkeypatch.syspath_prepend(Path(__file__).parent / "xrt" / "stand_in")
+    import pyxrt
+
+    yield pyxrt
+    sys.modules.pop("pyxrt", None)
+
+
+@pytest.fixture
+def xrt_device(pyxrt: Any, tmp_path: Path) -> Callable[..., XrtDevice]:
+    """Opens dpu_tiny on the stand-in; arguments are those of `XrtDevice`."""
+    from dpu.ir.arch import load_arch
+    from dpu.runtime.xrt.device import XrtDevice
+
+    image = tmp_path / "tiny.xclbin"
+    image.write_text(json.dumps({"arch": "dpu_tiny"}))
+    return lambda **given: XrtDevice(load_arch("dpu_tiny"), image, **given)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...runtime.cli.common import new_app, run_app
-from . import economics
+from . import deploy, economics
 from .attention import attention
 from .blocks import blocks
 from .campaign import campaign
@@ -16,6 +16,8 @@ from .cycles_holdout import cycles_holdout
 from .dram import dram
 from .estimate_error import estimate_error
 from .exporters import exporters
+from .f2_faults import f2_faults
+from .f2_latency import f2_latency
 from .functional import functional
 from .fuzz import fuzz
 from .golden import golden
@@ -62,6 +64,8 @@ VERBS: dict[str, Callable[..., None]] = {
     "campaign": campaign,
     "sizes": sizes,
     "tables": tables,
+    "f2-faults": f2_faults,
+    "f2-latency": f2_latency,
     "rtl-mutants": rtl_mutants,
     "rtl-size": rtl_size,
     "coverage": coverage,
@@ -78,6 +82,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "caption": caption,
     "held-out": held_out,
     "report": report,
+    **deploy.VERBS,
 }
 for _name, _function in VERBS.items():
     app.command(_name)(_function)

@@ -491,7 +491,7 @@ def test_a_program_of_another_arch_than_the_device(made: Path) -> None:
     )
 
 
-_TARGETS = "  try: one of sim, rtl, cpu, gpu"
+_TARGETS = "  try: one of sim, rtl, f2, xrt, cpu, gpu"
 
 
 @cases(
@@ -545,11 +545,18 @@ _TARGETS = "  try: one of sim, rtl, cpu, gpu"
     ),
     (
         "dpurun good.dpu --prompt x --target f2 -o out.png",
-        f"E430]: --target f2: the AWS F2 card has no driver in this version\n{_TARGETS}",
+        "E432]: libfpga_mgmt.so: cannot be loaded (libfpga_mgmt.so: cannot open shared object file: "
+        "No such file or directory)\n  why: target f2 reaches the card through it\n"
+        "  try: on an F2 instance: source sdk_setup.sh of aws-fpga; without a card: --card stand-in",
+    ),
+    (
+        "dpurun good.dpu --prompt x --target f2 --card 0,9 -o out.png",
+        "E501]: --card: '0,9' names no slots\n  try: a slot, 0 to 7; several as 0,1,2; stand-in without a card",
     ),
     (
         "dpurun good.dpu --prompt x --target xrt -o out.png",
-        f"E430]: --target xrt: the Alveo card has no driver in this version\n{_TARGETS}",
+        "E501]: --image: target xrt needs a device binary\n"
+        "  try: dpubench xrt-build makes a .xclbin; give it with --image",
     ),
     ("dpurun good.dpu --prompt x --target cuda -o out.png", f"E430]: --target cuda: no such target\n{_TARGETS}"),
     (

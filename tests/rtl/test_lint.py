@@ -16,13 +16,19 @@ def test_verilator_has_no_warning(arch: str, tiles: int) -> None:
     lint.verilator(arch, tiles)
 
 
-def test_slang_has_no_warning(capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("top", lint.TOPS[1:])
+def test_verilator_has_no_warning_of_the_other_tops(top: str) -> None:
+    lint.verilator(*lint.CASES[0], top)
+
+
+@pytest.mark.parametrize("top", lint.TOPS)
+def test_slang_has_no_warning(capfd: pytest.CaptureFixture[str], top: str) -> None:
     pytest.importorskip("pyslang")
-    clean = lint.slang(TOP, toolchain.sources(TOP), parameters(load_arch("dpu_tiny")))
+    clean = lint.slang(top, toolchain.sources(top), parameters(load_arch("dpu_tiny")))
     assert clean, capfd.readouterr().err
 
 
-def test_every_file_is_part_of_the_tile() -> None:
+def test_every_file_is_part_of_a_top() -> None:
     assert lint.unused() == []
 
 

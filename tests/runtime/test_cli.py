@@ -48,7 +48,7 @@ def test_help_asks_a_question_and_ends_with_two_examples(run: Run, verb: str) ->
 @pytest.mark.parametrize(
     ("line", "text"),
     [
-        ("dpurun nosuch --target f2 --prompt x", "error[E430]: --target f2: the AWS F2 card has no driver"),
+        ("dpurun nosuch --target f3 --prompt x", "error[E430]: --target f3: no such target"),
         ("dpurun nosuch --target cuda --prompt x", "error[E430]: --target cuda: no such target"),
         ("dpurun nosuch.dpu --prompt x", "error[E301]: nosuch.dpu: cannot be read"),
         ("dpurun nosuch --prompt x --size 1x2x3", "'1x2x3' is no size"),

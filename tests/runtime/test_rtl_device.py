@@ -15,7 +15,7 @@ from dpu.ir.arch import Arch, load_arch
 from dpu.ir.container import Base, Program
 from dpu.ir.dialects import parse_module
 from dpu.ir.isa import Buffer, Engine, Flag, Format, Opcode, pack, signal_bit, wait_bit, word
-from dpu.runtime import rtl_device
+from dpu.runtime import registers
 from dpu.runtime.device import Region
 from dpu.runtime.failures import SeededWeights, compile_module
 from dpu.runtime.rtl_device import RtlDevice
@@ -213,7 +213,7 @@ def test_closing_stops_a_run_that_does_not_end() -> None:
 
 
 def test_hardware_that_is_not_what_was_meant_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rtl_device, "MAGIC", 1)
+    monkeypatch.setattr(registers, "MAGIC", 1)
     with pytest.raises(DpuError) as e:
         RtlDevice(TINY, checked=True)
     assert str(e.value) == (
