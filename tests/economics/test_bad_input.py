@@ -303,7 +303,7 @@ def test_chips_that_nobody_can_price_or_expose() -> None:
     with pytest.raises(DpuError) as e:
         chip(asic, image_work(cycles_of(asic, 1.0), asic), silicon(), Terms.of(place.model_copy(update={"asic": plan})))
     assert str(e.value) == (
-        "error[E525]: arch dpu_asic: die at 28 nm: value is 1211 mm2, allowed: 0 to 858 mm2\n"
+        "error[E525]: arch dpu_asic: die at 28 nm: value is 1204 mm2, allowed: 0 to 858 mm2\n"
         "  why: a scanner exposes no larger field\n"
         "  try: take fewer tiles, smaller scratchpads or a smaller node"
     )
