@@ -20,9 +20,6 @@ Bytes = npt.NDArray[np.uint8]
 HostWrite = Callable[[int, Bytes, int], bool]
 """Takes a physical address, 64 bytes and their strobe; whether there is such memory."""
 
-HBM_WINDOW = 0x10_0000_0000
-"""Of HBM in BAR4, bytes."""
-
 _WRITE = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_void_p, ctypes.c_uint64, ctypes.POINTER(ctypes.c_uint8), ctypes.c_uint64
 )
@@ -52,32 +49,6 @@ class Counter(IntEnum):
     HBM_READ_BEATS = 3
     HBM_WRITE_BEATS = 4
     IRQS = 5
-
-
-class Register(IntEnum):
-    """OCL addresses of the custom logic's registers; README.md says what they hold. The DPU's begin at 0."""
-
-    ID = 0x10_0000
-    VERSION = 0x10_0004
-    ARCH_DIGEST_LO = 0x10_0008
-    ARCH_DIGEST_HI = 0x10_000C
-    TILES = 0x10_0010
-    MEMORY_MIB = 0x10_0014
-    STATUS = 0x10_0018
-    CONTROL = 0x10_001C
-    COPY_SRC_LO = 0x10_0020
-    COPY_SRC_HI = 0x10_0024
-    COPY_DST_LO = 0x10_0028
-    COPY_DST_HI = 0x10_002C
-    COPY_BYTES = 0x10_0030
-    COPY_CONTROL = 0x10_0034
-    COPY_STATUS = 0x10_0038
-    COPY_DONE_BYTES = 0x10_003C
-    IRQ_ENABLE = 0x10_0040
-    IRQ_PENDING = 0x10_0044
-    SCRATCH = 0x10_0048
-    GLOBAL_COUNT_LO = 0x10_004C
-    GLOBAL_COUNT_HI = 0x10_0050
 
 
 class BusTimeout(Exception):

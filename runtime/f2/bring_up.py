@@ -6,11 +6,11 @@ import time
 
 from ...errors import DpuError
 from ...ir.arch import Arch
+from ...ir.f2_regmap import CL_MAGIC, CL_VERSION, HBM_READY, SOFT_RESET, cl
 from ...ir.isa import ABI_VERSION
 from .bus import Bus
 from .card import CardFault, Fault
 from .patience import Patience
-from .registers import CL_MAGIC, CL_VERSION, HBM_READY, SOFT_RESET, cl
 from .settings import Settings
 
 _RESET_LOOKS = 1000

@@ -9,10 +9,10 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
+from ...ir.f2_regmap import ALL_ONES, CL_MAGIC, HBM_BASE, cl
 from ...ir.regmap import register
 from ..device import Bytes
 from .card import POWER_VIOLATION, Card, CardFault, Fault
-from .registers import ALL_ONES, CL_MAGIC, HBM_BASE, cl
 
 _TRIES = 4
 _PATTERNS = (0x5555AAAA, 0xAAAA5555, 0x00FF13F7, 0)

@@ -19,6 +19,7 @@ import numpy as np
 from ...errors import DpuError
 from ...ir.arch import Arch
 from ...ir.container import Base
+from ...ir.f2_regmap import MEMORY_LOST, cl
 from ...ir.isa import Words
 from ...measurement import DeviceIdentity
 from ..device import Bytes, Capability, Completion, DeviceCounters, Region, Ticket
@@ -32,7 +33,6 @@ from .interrupts import Interrupts
 from .memory import Allocation, DeviceMemory
 from .program import Loaded, macs, stored
 from .readers import CopyEngine, Loads, Reader, aligned
-from .registers import MEMORY_LOST, cl
 from .remedy import lost
 from .run import Run
 from .settings import Settings

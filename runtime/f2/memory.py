@@ -10,8 +10,8 @@ import numpy as np
 
 from ...errors import DpuError
 from ...ir.arch import Arch
+from ...ir.f2_regmap import BEAT
 from ..device import Bytes
-from .registers import BEAT
 
 _ALIGN = 4096
 

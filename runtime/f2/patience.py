@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
+from ...ir.f2_regmap import COUNT_HZ, cl
 from .bus import Bus
-from .registers import COUNT_HZ, cl
 
 
 class Patience:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from ...ir.f2_regmap import BEAT, COPY_ABORT, COPY_BUSY, COPY_DONE, COPY_ERROR, COPY_START, HBM_BASE, cl
 from ..device import Bytes
 from .bus import Bus
 from .card import CardFault, Fault
 from .host_memory import HUGE, HostMemory
 from .patience import Patience
-from .registers import BEAT, COPY_ABORT, COPY_BUSY, COPY_DONE, COPY_ERROR, COPY_START, HBM_BASE, cl
 from .settings import Settings
 
 BUFFERS = 4

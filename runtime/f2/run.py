@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from ...ir.arch import Arch
+from ...ir.f2_regmap import IRQ_ALL, IRQ_DONE, IRQ_ERROR, PAUSE, cl
 from ...ir.isa import BASE_REGISTERS
 from ...ir.regmap import ENGINES, register
 from ..device import Completion, Region, TagWork
@@ -15,7 +16,6 @@ from .card import CardFault, Fault
 from .interrupts import Interrupts
 from .patience import Patience
 from .program import Loaded
-from .registers import IRQ_ALL, IRQ_DONE, IRQ_ERROR, PAUSE, cl
 from .settings import Settings
 
 _IDLE_LOOKS = 200

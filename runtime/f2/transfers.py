@@ -10,11 +10,11 @@ import threading
 
 import numpy as np
 
+from ...ir.f2_regmap import BEAT
 from ..device import Bytes
 from .bus import Bus
 from .card import CardFault, Fault
 from .readers import Reader
-from .registers import BEAT
 
 _TRIES = 4
 _Pair = tuple[int, int, Bytes | None, Bytes | None]

@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 from dpu.ir.arch import Arch, load_arch
+from dpu.ir.f2_regmap import HBM_BASE, cl
 from dpu.ir.isa import Buffer, Engine, Opcode, Words, word
 from dpu.ir.regmap import register
-from dpu.rtl.f2.card import HBM_WINDOW, Card, Register
+from dpu.rtl.f2.card import Card
 from dpu.simulator.machine import Machine
 
 Bytes = npt.NDArray[np.uint8]
@@ -69,21 +70,21 @@ class Host:
 
     def upload(self, address: int, data: Bytes) -> None:
         """Bytes into device memory, through the window."""
-        self.card.store(HBM_WINDOW + address, data.view(np.uint8).reshape(-1))
+        self.card.store(HBM_BASE + address, data.view(np.uint8).reshape(-1))
 
     def start_copy(self, source: int, size: int, offset: int = 0) -> None:
         """Set the read-back engine going."""
         target = HOST + offset
         for name, value in (("SRC", source), ("DST", target)):
-            self.card.write(Register[f"COPY_{name}_LO"], value & 0xFFFFFFFF)
-            self.card.write(Register[f"COPY_{name}_HI"], value >> 32)
-        self.card.write(Register.COPY_BYTES, size)
-        self.card.write(Register.COPY_CONTROL, 1)
+            self.card.write(cl(f"CL_COPY_{name}_LO"), value & 0xFFFFFFFF)
+            self.card.write(cl(f"CL_COPY_{name}_HI"), value >> 32)
+        self.card.write(cl("CL_COPY_BYTES"), size)
+        self.card.write(cl("CL_COPY_CONTROL"), 1)
 
     def copied(self, cycles: int = 200_000) -> tuple[int, int]:
         """COPY_STATUS without its code, and the code, when the engine is not busy."""
         for _ in range(0, cycles, 50):
-            status = self.card.read(Register.COPY_STATUS)
+            status = self.card.read(cl("CL_COPY_STATUS"))
             if not status & COPY_BUSY:
                 return status & 0xFF, status >> 8
             self.card.step(50)
@@ -117,9 +118,9 @@ class Host:
 
     def soft_reset(self, cycles: int = 5000) -> bool:
         """Whether it came to an end."""
-        self.card.write(Register.CONTROL, SOFT_RESET)
+        self.card.write(cl("CL_CONTROL"), SOFT_RESET)
         for _ in range(0, cycles, 20):
-            if not self.card.read(Register.CONTROL) & SOFT_RESET:
+            if not self.card.read(cl("CL_CONTROL")) & SOFT_RESET:
                 return True
             self.card.step(20)
         return False

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 from dpu.errors import DpuError
 from dpu.ir.arch import Arch
+from dpu.ir.f2_regmap import ALL_ONES, CL_MAGIC, CL_VERSION, HBM_BASE, cl
 from dpu.ir.isa import ABI_VERSION, BASE_REGISTERS, HEADER, WORD_BYTES
 from dpu.ir.regmap import MAGIC, register
 from dpu.runtime.f2.card import ImageInfo
 from dpu.runtime.f2.host_memory import HUGE
-from dpu.runtime.f2.registers import ALL_ONES, CL_MAGIC, CL_VERSION, HBM_BASE, cl
 from dpu.runtime.f2.settings import Settings
 from dpu.simulator.machine import Machine
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from dpu.rtl.f2.card import HBM_WINDOW, Counter, Fault, Register
+from dpu.ir.f2_regmap import HBM_BASE, cl
+from dpu.rtl.f2.card import Counter, Fault
 
 from .cl_host import (
     ALONE,
@@ -36,10 +37,10 @@ pytestmark = pytest.mark.usefixtures("rtl_tools")
 def test_identity(host: Host) -> None:
     read = host.card.read
     digest = int(host.arch.digest, 16)
-    assert read(Register.ID) == int.from_bytes(b"DPUF", "big") and read(Register.VERSION) == 1 << 16
-    assert (read(Register.ARCH_DIGEST_LO), read(Register.ARCH_DIGEST_HI)) == (digest & 0xFFFFFFFF, digest >> 32)
-    assert (read(Register.TILES), read(Register.MEMORY_MIB)) == (2, host.arch.dram.bytes >> 20)
-    assert read(Register.STATUS) == READY and read(Register.CONTROL) == 0
+    assert read(cl("CL_ID")) == int.from_bytes(b"DPUF", "big") and read(cl("CL_VERSION")) == 1 << 16
+    assert (read(cl("CL_ARCH_DIGEST_LO")), read(cl("CL_ARCH_DIGEST_HI"))) == (digest & 0xFFFFFFFF, digest >> 32)
+    assert (read(cl("CL_TILES")), read(cl("CL_MEMORY_MIB"))) == (2, host.arch.dram.bytes >> 20)
+    assert read(cl("CL_STATUS")) == READY and read(cl("CL_CONTROL")) == 0
     assert host.get("ARCH_DIGEST", wide=True) == digest and host.get("SHAPE") == 2 | 8 << 8 | 4 << 16
 
 
@@ -52,20 +53,20 @@ def test_unassigned_addresses_are_never_all_ones(host: Host) -> None:
 def test_read_and_write_registers(host: Host) -> None:
     for name in ("COPY_SRC_LO", "COPY_SRC_HI", "COPY_DST_LO", "COPY_DST_HI", "COPY_BYTES", "SCRATCH"):
         for value in (0xFFFFFFFF, 0x12345678, 0):
-            host.card.write(Register[name], value)
-            assert host.card.read(Register[name]) == value, name
+            host.card.write(cl(f"CL_{name}"), value)
+            assert host.card.read(cl(f"CL_{name}")) == value, name
     for name in ("ID", "TILES", "MEMORY_MIB", "COPY_DONE_BYTES"):
-        before = host.card.read(Register[name])
-        host.card.write(Register[name], ~before)
-        assert host.card.read(Register[name]) == before, name
-    host.card.write(Register.IRQ_ENABLE, 0xFFFFFFFF)
-    assert host.card.read(Register.IRQ_ENABLE) == 31
+        before = host.card.read(cl(f"CL_{name}"))
+        host.card.write(cl(f"CL_{name}"), ~before)
+        assert host.card.read(cl(f"CL_{name}")) == before, name
+    host.card.write(cl("CL_IRQ_ENABLE"), 0xFFFFFFFF)
+    assert host.card.read(cl("CL_IRQ_ENABLE")) == 31
 
 
 def test_the_global_counter_counts_4_ns(host: Host) -> None:
     def now() -> int:
-        low = host.card.read(Register.GLOBAL_COUNT_LO)
-        return low | host.card.read(Register.GLOBAL_COUNT_HI) << 32
+        low = host.card.read(cl("CL_GLOBAL_COUNT_LO"))
+        return low | host.card.read(cl("CL_GLOBAL_COUNT_HI")) << 32
 
     first, cycle = now(), host.card.cycle
     host.card.step(1000)
@@ -84,12 +85,12 @@ def test_the_window_takes_any_address_and_length(either: Host) -> None:
     for _ in range(25):
         at, size = int(rng.integers(0, 60000)), int(rng.choice([1, 4, 63, 64, 65, 300, 5000]))
         data = rng.integers(0, 256, size).astype(np.uint8)
-        either.card.store(HBM_WINDOW + base + at, data)
+        either.card.store(HBM_BASE + base + at, data)
         model[at : at + size] = data
         at, size = int(rng.integers(0, 60000)), int(rng.choice([1, 4, 63, 64, 65, 300, 5000]))
-        np.testing.assert_array_equal(either.card.load(HBM_WINDOW + base + at, size), model[at : at + size])
+        np.testing.assert_array_equal(either.card.load(HBM_BASE + base + at, size), model[at : at + size])
     np.testing.assert_array_equal(either.card.peek(base, len(model)), model)
-    assert either.card.read(Register.STATUS) == READY
+    assert either.card.read(cl("CL_STATUS")) == READY
 
 
 def host_bytes(host: Host) -> int:
@@ -103,31 +104,31 @@ def test_a_read_is_a_fence_for_posted_writes(either: Host) -> None:
         begin = either.card.cycle
         either.upload(n << 14, DATA)
         assert either.card.cycle - begin < 10
-        either.card.load(HBM_WINDOW + (5 << 20), 4)
+        either.card.load(HBM_BASE + (5 << 20), 4)
         np.testing.assert_array_equal(either.card.peek(n << 14, BYTES), DATA)
 
 
 def test_outside_the_window(host: Host) -> None:
     """An answer, a mark in STATUS, and no byte of HBM touched."""
-    for address in (0, HBM_WINDOW - 128, HBM_WINDOW + host_bytes(host), 1 << 40):
+    for address in (0, HBM_BASE - 128, HBM_BASE + host_bytes(host), 1 << 40):
         host.card.store(address, DATA[:128])
         np.testing.assert_array_equal(host.card.load(address, 128), np.tile(DEAD_BYTES, 32))
-        assert host.card.read(Register.STATUS) == READY | PCIS_BAD
-        host.card.write(Register.STATUS, PCIS_BAD)
-        assert host.card.read(Register.STATUS) == READY
+        assert host.card.read(cl("CL_STATUS")) == READY | PCIS_BAD
+        host.card.write(cl("CL_STATUS"), PCIS_BAD)
+        assert host.card.read(cl("CL_STATUS")) == READY
     assert host.card.count(Counter.HBM_WRITE_BEATS) == host.card.count(Counter.HBM_READ_BEATS) == 0
 
 
 def test_before_memory_is_ready(host: Host) -> None:
     host.card.inject(Fault.COLD_HBM, 1)
     host.card.step(20)
-    assert host.card.read(Register.STATUS) == 0
-    np.testing.assert_array_equal(host.card.load(HBM_WINDOW, 64), np.tile(DEAD_BYTES, 16))
+    assert host.card.read(cl("CL_STATUS")) == 0
+    np.testing.assert_array_equal(host.card.load(HBM_BASE, 64), np.tile(DEAD_BYTES, 16))
     host.start_copy(0, 64)
     assert host.copied() == (COPY_FAILED, 7)
     host.card.inject(Fault.COLD_HBM, 0)
     host.card.step(20)
-    host.card.write(Register.STATUS, PCIS_BAD)
+    host.card.write(cl("CL_STATUS"), PCIS_BAD)
     run(host)
 
 
@@ -156,7 +157,7 @@ def test_read_back_of_any_alignment(either: Host) -> None:
         either.buffer[:] = 0
         np.testing.assert_array_equal(either.download((8 << 20) + at, size, offset), data[at : at + size])
         assert not either.buffer[:offset].any() and not either.buffer[offset + size :].any()
-        assert either.card.read(Register.COPY_DONE_BYTES) == size
+        assert either.card.read(cl("CL_COPY_DONE_BYTES")) == size
 
 
 def test_read_back_is_fast(host: Host) -> None:
@@ -200,16 +201,16 @@ def test_random_sessions(seed: int) -> None:
         for base, data in regions.items():
             host.upload(BASES[base][0], data)
         host.place([stream, ALONE], BASES)
-        host.card.load(HBM_WINDOW, 4)
+        host.card.load(HBM_BASE, 4)
         host.set("CTRL", START)
         for _ in range(int(rng.integers(0, 4))):
             at, size = 64 * int(rng.integers(0, 40)), 64 * int(rng.integers(1, 20))
             if rng.random() < 0.5:
-                host.card.write(Register.CONTROL, PAUSE)
+                host.card.write(cl("CL_CONTROL"), PAUSE)
                 host.card.step(int(rng.integers(1, 200)))
-                host.card.write(Register.CONTROL, 0)
+                host.card.write(cl("CL_CONTROL"), 0)
             np.testing.assert_array_equal(host.download(BASES[0][0] + at, size), DATA[at : at + size])
-            np.testing.assert_array_equal(host.card.load(HBM_WINDOW + BASES[0][0] + at, size), DATA[at : at + size])
+            np.testing.assert_array_equal(host.card.load(HBM_BASE + BASES[0][0] + at, size), DATA[at : at + size])
         if rng.random() < 0.4:
             host.card.step(int(rng.integers(0, 300)))
             host.start_copy(0, 1 << 14)

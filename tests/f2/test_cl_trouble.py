@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dpu.errors import DpuError
+from dpu.ir.f2_regmap import HBM_BASE, cl
 from dpu.ir.isa import Engine, Opcode, word
 from dpu.rtl.f2.build import FOLDER
-from dpu.rtl.f2.card import HBM_WINDOW, Card, Counter, Fault, Register
+from dpu.rtl.f2.card import Card, Counter, Fault
 
 from .cl_host import (
     ALONE,
@@ -48,7 +49,7 @@ def test_pcim_errors(host: Host) -> None:
     host.start_copy(0, 3 * 4096)
     assert host.copied() == (COPY_FAILED, 3)
     host.start_copy(0, 4096, offset=len(host.buffer) - 2048)  # beyond the buffer
-    assert host.copied() == (COPY_FAILED, 3) and host.card.read(Register.COPY_DONE_BYTES) == 2048
+    assert host.copied() == (COPY_FAILED, 3) and host.card.read(cl("CL_COPY_DONE_BYTES")) == 2048
     run(host)
 
 
@@ -57,21 +58,21 @@ def test_pcim_timeout(host: Host) -> None:
     host.card.inject(Fault.HANG_PCIM, 1)
     host.start_copy(0, 4096)
     assert host.copied() == (COPY_FAILED, 4)
-    assert host.card.read(Register.STATUS) == READY | PCIM_LATE
+    assert host.card.read(cl("CL_STATUS")) == READY | PCIM_LATE
     host.start_copy(0, 4096)
     assert host.copied() == (COPY_FAILED, 4)
     host.card.inject(Fault.HANG_PCIM, 0)
     host.card.step(500)
-    host.card.write(Register.STATUS, PCIM_LATE)
+    host.card.write(cl("CL_STATUS"), PCIM_LATE)
     run(host)
-    assert host.card.read(Register.STATUS) == READY
+    assert host.card.read(cl("CL_STATUS")) == READY
 
 
 def test_a_lost_write_response(host: Host) -> None:
     """Nobody knows whether the bytes are there: only a new image makes the engine usable."""
     host.card.inject(Fault.DROP_B, 1)
     host.start_copy(0, 4096)
-    assert host.copied() == (COPY_FAILED, 4) and host.card.read(Register.COPY_DONE_BYTES) == 0
+    assert host.copied() == (COPY_FAILED, 4) and host.card.read(cl("CL_COPY_DONE_BYTES")) == 0
     assert not host.soft_reset()
     host.card.reset()
     run(host)
@@ -99,9 +100,9 @@ def test_memory_error_in_a_program_and_in_a_copy(host: Host) -> None:
 def test_the_window_outlives_memory(host: Host) -> None:
     """HBM hangs: the host gets dead data before the shell's timeout, and knows it from STATUS."""
     host.card.inject(Fault.HANG_HBM, 1 << 2)
-    np.testing.assert_array_equal(host.card.load(HBM_WINDOW, 256), np.tile(DEAD_BYTES, 64))
-    assert host.card.read(Register.STATUS) == READY | PCIS_BAD | LOST
-    host.card.store(HBM_WINDOW, DATA)
+    np.testing.assert_array_equal(host.card.load(HBM_BASE, 256), np.tile(DEAD_BYTES, 64))
+    assert host.card.read(cl("CL_STATUS")) == READY | PCIS_BAD | LOST
+    host.card.store(HBM_BASE, DATA)
     assert host.card.count(Counter.TIMEOUTS) == 0
     host.card.inject(Fault.HANG_HBM, 0)
     host.card.reset()
@@ -135,7 +136,7 @@ def test_soft_reset_while_memory_hangs(host: Host) -> None:
     host.card.step(300)
     assert not host.soft_reset()
     assert host.get("STATUS") == 0xDEAD0000 | 0x18
-    assert host.card.read(Register.CONTROL) == SOFT_RESET
+    assert host.card.read(cl("CL_CONTROL")) == SOFT_RESET
     host.card.inject(Fault.HANG_HBM, 0)
     host.card.reset()
     run(host)
@@ -146,7 +147,7 @@ def test_soft_reset_while_memory_hangs(host: Host) -> None:
 
 def test_interrupts(host: Host) -> None:
     card = host.card
-    card.write(Register.IRQ_ENABLE, 0b01111)
+    card.write(cl("CL_IRQ_ENABLE"), 0b01111)
     for event, bit in (("done", 1), ("error", 2), ("copied", 4), ("copy failed", 8)):
         if event == "done":
             host.place([ALONE, ALONE], BASES)
@@ -158,9 +159,9 @@ def test_interrupts(host: Host) -> None:
         else:
             host.start_copy(0, 64 if event == "copied" else 65)
         card.step(10_000, irq=True)
-        assert card.irqs() == 1 and card.read(Register.IRQ_PENDING) == bit, event
-        card.write(Register.IRQ_PENDING, bit)
-        assert card.read(Register.IRQ_PENDING) == 0
+        assert card.irqs() == 1 and card.read(cl("CL_IRQ_PENDING")) == bit, event
+        card.write(cl("CL_IRQ_PENDING"), bit)
+        assert card.read(cl("CL_IRQ_PENDING")) == 0
     card.step(300)
     assert card.irqs() == 0
 
@@ -168,21 +169,21 @@ def test_interrupts(host: Host) -> None:
 def test_no_interrupt_that_is_not_enabled(host: Host) -> None:
     host.start_copy(0, 64)
     host.card.step(1000)
-    assert host.card.irqs() == 0 and host.card.read(Register.IRQ_PENDING) == 4
-    host.card.write(Register.IRQ_ENABLE, 4)  # what waits is told now
+    assert host.card.irqs() == 0 and host.card.read(cl("CL_IRQ_PENDING")) == 4
+    host.card.write(cl("CL_IRQ_ENABLE"), 4)  # what waits is told now
     host.card.step(100)
     assert host.card.irqs() == 1
 
 
 @pytest.mark.parametrize("fault", [Fault.DROP_IRQ, Fault.SILENT_IRQ])
 def test_a_lost_interrupt_costs_no_later_one(host: Host, fault: Fault) -> None:
-    host.card.write(Register.IRQ_ENABLE, 31)
+    host.card.write(cl("CL_IRQ_ENABLE"), 31)
     host.card.inject(fault, 1)
     host.start_copy(0, 64)
     host.card.step(2000)
-    assert host.card.irqs() == 0 and host.card.read(Register.IRQ_PENDING) == 4
+    assert host.card.irqs() == 0 and host.card.read(cl("CL_IRQ_PENDING")) == 4
     host.card.inject(fault, 0)
-    host.card.write(Register.IRQ_PENDING, 4)
+    host.card.write(cl("CL_IRQ_PENDING"), 4)
     host.start_copy(0, 64)
     host.card.step(1000)
     assert host.card.irqs() == 1
@@ -192,17 +193,17 @@ def test_a_lost_interrupt_costs_no_later_one(host: Host, fault: Fault) -> None:
 
 
 def test_power_warning(host: Host) -> None:
-    host.card.write(Register.IRQ_ENABLE, 16)
+    host.card.write(cl("CL_IRQ_ENABLE"), 16)
     host.card.power(2)
     host.card.step(100, irq=True)
     assert host.card.irqs() == 1
-    assert host.card.read(Register.STATUS) == READY | POWER | 2 << 8
+    assert host.card.read(cl("CL_STATUS")) == READY | POWER | 2 << 8
     host.card.power(0)
     host.card.step(10)
-    assert host.card.read(Register.STATUS) == READY | POWER
-    host.card.write(Register.STATUS, POWER)
-    assert host.card.read(Register.STATUS) == READY
-    host.card.write(Register.IRQ_PENDING, 16)
+    assert host.card.read(cl("CL_STATUS")) == READY | POWER
+    host.card.write(cl("CL_STATUS"), POWER)
+    assert host.card.read(cl("CL_STATUS")) == READY
+    host.card.write(cl("CL_IRQ_PENDING"), 16)
     run(host)
 
 
@@ -215,14 +216,14 @@ def test_pause(host: Host, kind: str) -> None:
     host.place([long_copy(60), ALONE], BASES)
     host.set("CTRL", START)
     host.card.step(300)
-    host.card.write(Register.CONTROL, PAUSE if kind == "pause" else 0)
+    host.card.write(cl("CL_CONTROL"), PAUSE if kind == "pause" else 0)
     host.card.power(3 if kind == "critical" else 0)
     host.card.step(500)
     before = host.get("TILE_STORE_WORDS")
     host.card.step(2000)
     assert host.get("TILE_STORE_WORDS") == before < 60 and host.get("STATUS") & 1
     np.testing.assert_array_equal(host.download(BASES[0][0], BYTES), DATA)
-    host.card.write(Register.CONTROL, 0)
+    host.card.write(cl("CL_CONTROL"), 0)
     host.card.power(0)
     assert host.ended() == DONE
     np.testing.assert_array_equal(host.download(BASES[1][0], BYTES), want[1])
@@ -248,7 +249,7 @@ def test_the_models_see_broken_rules(name: str, tmp_path: Path) -> None:
     (tmp_path / f"{module}.sv").write_text(source.replace(old, new))
     host = Host(Card(two_tiles(), 1, 40, checked=True, extra=(*STAND_IN, tmp_path / f"{module}.sv")))
     with pytest.raises(DpuError, match=text):
-        host.card.write(Register.IRQ_ENABLE, 31)
+        host.card.write(cl("CL_IRQ_ENABLE"), 31)
         for offset in range(0, 4096, 64 * 9):
             at = (1 << 20) + (7 << 14) + offset  # the last 512 bytes of 4 KiB in HBM
             host.upload(at, DATA)
@@ -256,6 +257,6 @@ def test_the_models_see_broken_rules(name: str, tmp_path: Path) -> None:
             host.start_copy(at, 65)
             host.copied()
             for enabled in (0, 31, 0, 31):  # rises sooner than the shell acknowledges
-                host.card.write(Register.IRQ_ENABLE, enabled)
-            host.card.write(Register.IRQ_PENDING, 31)
+                host.card.write(cl("CL_IRQ_ENABLE"), enabled)
+            host.card.write(cl("CL_IRQ_PENDING"), 31)
     host.card.close()

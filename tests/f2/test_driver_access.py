@@ -10,13 +10,11 @@ import numpy as np
 import pytest
 from dpu.errors import DpuError
 from dpu.ir.isa import Buffer, Opcode, word
-from dpu.rtl.f2.card import Register
 from dpu.runtime.f2 import sdk
 from dpu.runtime.f2.host_memory import HUGE, HostMemory
 from dpu.runtime.f2.identity import identity
 from dpu.runtime.f2.interrupts import Interrupts
 from dpu.runtime.f2.program import stored
-from dpu.runtime.f2.registers import CL_REGISTERS, cl
 from dpu.runtime.f2.sdk import Info, Metrics, SdkCard, SlotSpec
 from dpu.runtime.f2.settings import Settings
 from dpu.runtime.f2.sysfs import SysfsCard, translation
@@ -35,10 +33,6 @@ def test_structs_have_the_layout_of_the_sdk() -> None:
     assert [getattr(Info, n).offset for n in ("ids", "spec", "sh_version", "metrics")] == [12, 84, 200, 204]
     assert Info.metrics.offset + Metrics.power_mean.offset == 484
     assert Info.room.offset == 708
-
-
-def test_registers_are_those_of_the_custom_logic() -> None:
-    assert {r.name.removeprefix("CL_"): cl(r.name) for r in CL_REGISTERS} == {r.name: r.value for r in Register}
 
 
 def test_settings_come_from_the_environment() -> None:

@@ -13,12 +13,12 @@ from dpu.errors import DpuError
 from dpu.ir.arch import Arch, load_arch
 from dpu.ir.container import Base, Program
 from dpu.ir.dialects import parse_module
+from dpu.ir.f2_regmap import ALL_ONES, cl
 from dpu.ir.isa import Buffer, Engine, Opcode, signal_bit, wait_bit, word
 from dpu.ir.regmap import register
 from dpu.runtime.device import Region
 from dpu.runtime.f2.card import ImageInfo
 from dpu.runtime.f2.device import F2Device
-from dpu.runtime.f2.registers import ALL_ONES, cl
 from dpu.runtime.failures import SeededWeights, compile_module
 from dpu.runtime.session import Session
 from dpu.runtime.sim_device import SimDevice

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from dpu.errors import DpuError
 from dpu.ir.arch import load_arch
+from dpu.ir.f2_regmap import ALL_ONES
 from dpu.ir.regmap import register
 from dpu.runtime.f2.card import ImageInfo
 from dpu.runtime.f2.device import F2Device
 from dpu.runtime.f2.fleet import spread
 from dpu.runtime.f2.opening import open_f2, slots
-from dpu.runtime.f2.registers import ALL_ONES
 from dpu.runtime.f2.watch import Watch
 from dpu.runtime.targets import check_card
 

@@ -13,11 +13,11 @@ from dpu.bench.f2_latency import COPY, estimate, save
 from dpu.errors import DpuError
 from dpu.ir.arch import Arch, load_arch
 from dpu.ir.container import Base
+from dpu.ir.f2_regmap import cl
 from dpu.ir.isa import Opcode, word
 from dpu.ir.regmap import ENGINES, register
 from dpu.runtime.device import Region
 from dpu.runtime.f2.device import F2Device
-from dpu.runtime.f2.registers import cl
 
 from tests.f2.model_card import Host, ModelCard
 from tests.f2.test_driver_device import IO, copy

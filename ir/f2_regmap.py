@@ -1,13 +1,13 @@
-"""Addresses of the custom logic (`rtl/f2/cl_dpu.sv`) as the host sees them, in the form of `ir/regmap.py`.
+"""Addresses of the custom logic (`rtl/f2/cl_dpu.sv`) as the host sees them: for its driver, its model and tests.
 
-BAR0 (OCL, AXI4-Lite): the DPU's own registers from 0, those of the custom logic from `CL_BASE`. BAR4 (PCIS, AXI4 of
-512 bits): device memory, from `HBM_BASE`. Addresses without a register read as 0xDEAD0000 | address[15:0]; all ones is
-what the shell answers for logic that does not.
+In the form of `regmap.py`. BAR0 (OCL, AXI4-Lite): the DPU's own registers from 0, those of the custom logic from
+`CL_BASE`. BAR4 (PCIS, AXI4 of 512 bits): device memory, from `HBM_BASE`. Addresses without a register read as
+0xDEAD0000 | address[15:0]; all ones is what the shell answers for logic that does not.
 """
 
 from __future__ import annotations
 
-from ...ir.regmap import Field, Register
+from .regmap import Field, Register
 
 CL_BASE = 0x0010_0000
 HBM_BASE = 0x10_0000_0000
