@@ -27,8 +27,8 @@ from ..files import atomic_write, sha256
 from ..frontend.part_shapes import part_shapes
 from ..ir.arch import Arch, load_arch
 from ..ir.container import Base
-from ..ir.cost import mm_macs
-from ..ir.isa import MM, Opcode, Words
+from ..ir.cost import stream_macs
+from ..ir.isa import Words
 from ..simulator.timing import simulate
 from .memory import anonymous
 from .resumed import read_record
@@ -322,8 +322,8 @@ def _entry(compiled: Compiled, arch: Arch, name: str) -> EntryRow:
     program = compiled.emitted.bare
     streams = program.words[name]
     (entry,) = (e for e in program.entries if e.name == name)
-    executed = sum(int(mm_macs(arch, w[w["opcode"] == Opcode.MM].view(MM)).sum()) for w in streams)
-    return EntryRow(words=max(len(w) for w in streams), macs=sum(s.macs for s in entry.sources), executed=executed)
+    macs = sum(s.macs for s in entry.sources)
+    return EntryRow(words=max(len(w) for w in streams), macs=macs, executed=stream_macs(arch, streams))
 
 
 def _timed(row: SizeRow, streams: dict[str, list[Words]], arch: Arch) -> SizeRow:

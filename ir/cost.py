@@ -120,6 +120,11 @@ def mm_macs(arch: Arch, mm: Records) -> Ints:
     return np.asarray(mm_rows(mm) * mm_k_tiles(mm) * arch.rows * mm["nn"].astype(np.int64) * arch.cols)
 
 
+def stream_macs(arch: Arch, streams: Sequence[Words]) -> int:
+    """Multiply-accumulates that all matrix words of the streams execute."""
+    return sum(int(mm_macs(arch, w[w["opcode"] == Opcode.MM].view(MM)).sum()) for w in streams)
+
+
 # VPU [dpu_vpu]
 
 VPU_CHECK = 3  # cycles from start to being offered to the operand fetch, and the least from start to start

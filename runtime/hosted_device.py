@@ -1,40 +1,28 @@
-"""What devices in this process share: memory that is host arrays, and runs on a worker thread in submission order."""
+"""What devices in this process share: memory that is host arrays."""
 
 from __future__ import annotations
 
 import bisect
-import threading
-from collections.abc import Callable
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
 from ..errors import DpuError
 from ..ir.arch import Arch
-from .device import Bytes, Completion, DeviceCounters, Ticket
+from .device import Bytes
+from .queued_device import P, QueuedDevice
 
-P = TypeVar("P")  # a loaded program
 _ALIGN = 4096
 
 
-class HostedDevice(Generic[P]):
-    """Allocation, transfers and tickets of the `Device` protocol. `name` is what messages call the device."""
-
-    name: ClassVar[str]
+class HostedDevice(QueuedDevice[P]):
+    """Allocation and transfers of the `Device` protocol."""
 
     def __init__(self, arch: Arch) -> None:
-        self.arch = arch
+        super().__init__(arch)
         self._memory: dict[int, Bytes] = {}
         self._starts: list[int] = []
         self._next = arch.dram.base
         self._end = self._next + arch.dram.bytes
-        self._programs: list[P] = []
-        self._tickets: dict[int, Future[Completion]] = {}
-        self._count = 0
-        self._counters = DeviceCounters()
-        self._lock = threading.Lock()
-        self._worker = ThreadPoolExecutor(1, thread_name_prefix=f"dpu-{self.name}")
 
     def allocate(self, size: int) -> int:
         """Reserve `size` bytes, cleared; the address."""
@@ -67,40 +55,10 @@ class HostedDevice(Generic[P]):
         self._drain()
         return self._at(address, size).copy()
 
-    def wait(self, ticket: Ticket) -> Completion:
-        """Block until the run has finished; raises what it raised. A ticket is good for one wait."""
-        with self._lock:
-            future = self._tickets.pop(ticket.number, None)
-        if future is None:
-            raise DpuError(self.name, f"ticket {ticket.number} is unknown or already waited for", code="E424")
-        try:
-            done = future.result()
-        except CancelledError:
-            raise self._closed(ticket.entry) from None
-        self._counters.add(done)
-        return done
-
-    def counters(self) -> DeviceCounters:
-        """Sums over the runs that were waited for since the last reset."""
-        return self._counters
-
     def close(self) -> None:
         """Stop the worker and free the memory."""
         self._worker.shutdown(wait=True, cancel_futures=True)
         self._memory.clear()
-
-    def _program(self, handle: int) -> P:
-        if not 0 <= handle < len(self._programs):
-            raise DpuError(self.name, f"no program with handle {handle}", code="E423")
-        return self._programs[handle]
-
-    def _queue(self, entry: str, run: Callable[..., Completion], *args: Any) -> Ticket:
-        """Submit a run to the worker."""
-        with self._lock:
-            self._count += 1
-            ticket = Ticket(self._count, entry)
-            self._tickets[ticket.number] = self._worker.submit(run, *args)
-        return ticket
 
     def _zeros(self, size: int) -> Bytes:
         return np.zeros(size, np.uint8)
@@ -117,11 +75,3 @@ class HostedDevice(Generic[P]):
             what = f"bytes {address} to {address + size - 1} are in no allocation"
             raise DpuError(self.name, what, code="E425")
         return memory[address - start : address - start + size]
-
-    def _drain(self) -> None:
-        # Submits run in order on one worker: when an empty task is done, all earlier ones are.
-        self._worker.submit(lambda: None).result()
-
-    @staticmethod
-    def _closed(entry: str) -> DpuError:
-        return DpuError(f"entry '{entry}'", "the device was closed before it ended", code="E424")

@@ -3,14 +3,15 @@ has them; each gives its own way to read one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from ..errors import DpuError
 from ..ir.arch import Arch
-from ..ir.isa import Engine, Words
+from ..ir.isa import BASE_REGISTERS, Engine, Words
 from ..ir.regmap import ENGINES, ERRORS, MAGIC, register
 from ..simulator.decode import where
-from .device import Capability
+from .device import Capability, Region
 
 START, RESET = 1, 2
 """Bits of CTRL."""
@@ -27,6 +28,40 @@ _CODES = {
     "DRAM": "E412",
     "WATCHDOG": "E414",
 }
+
+
+ENGINE_COUNTERS = ("BUSY", "STALL_WAIT", "STALL_PORT", "STALL_EMPTY")
+"""Of each engine of a tile: TILE_<engine>_<counter>, 64 bits."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A program whose words lie in device memory: one stream a tile."""
+
+    entry: str
+    streams: tuple[Words, ...]
+    addresses: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A register to write; `wide`: of 64 bits."""
+
+    name: str
+    value: int
+    index: int
+    wide: bool
+
+
+def run_settings(program: Placed, bases: Mapping[int, Region]) -> Iterator[Setting]:
+    """What a run needs before START: the regions of all base registers, and each tile's program."""
+    for base in range(BASE_REGISTERS):
+        region = bases.get(base, Region(0, 0))
+        yield Setting("BASE", region.address, base, True)
+        yield Setting("LIMIT", region.bytes, base, True)
+    for tile, (address, words) in enumerate(zip(program.addresses, program.streams, strict=True)):
+        yield Setting("TILE_PROGRAM", address, tile, True)
+        yield Setting("TILE_PROGRAM_WORDS", len(words), tile, False)
 
 
 class Registers:

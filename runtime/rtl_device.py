@@ -5,34 +5,25 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-
-import numpy as np
 
 from ..errors import DpuError
 from ..ir.arch import Arch
 from ..ir.container import Base
-from ..ir.isa import BASE_REGISTERS, Engine, Words
+from ..ir.isa import Engine, Words
 from ..ir.regmap import ENGINES, register
 from ..rtl.model import Model, Times
 from ..simulator.timing_result import Timing
 from .device import Bytes, Capability, Completion, DeviceCounters, Region, TagWork, Ticket
 from .hosted_device import HostedDevice
-from .registers import BUSY, DONE, ERROR, RESET, START, Registers
+from .queued_device import closed
+from .registers import BUSY, DONE, ENGINE_COUNTERS, ERROR, RESET, START, Placed, Registers, run_settings
 
 _CHUNK = 200_000  # cycles between looks at `close`
 
 
-@dataclass(frozen=True)
-class _Loaded:
-    entry: str
-    streams: list[Words]
-    addresses: list[int]
-
-
-class RtlDevice(HostedDevice[_Loaded]):
+class RtlDevice(HostedDevice[Placed]):
     """A DPU of `arch`, as its SystemVerilog computes it, cycle by cycle.
 
     `waves` is a VCD file of all that happens. `checked` runs the design's assertions. Every AXI channel pauses in
@@ -79,16 +70,8 @@ class RtlDevice(HostedDevice[_Loaded]):
 
     def load(self, entry: str, streams: Sequence[Words]) -> int:
         """Place the streams in DRAM; a handle for `submit`."""
-        if len(streams) != self.arch.tiles:
-            what = f"{len(streams)} streams for the {self.arch.tiles} tiles of arch '{self.arch.name}'"
-            raise DpuError(f"entry '{entry}'", what, why="a program has one stream a tile", code="E410")
-        addresses = []
-        for words in streams:
-            image = np.ascontiguousarray(words).view(np.uint8).reshape(-1).copy()
-            image.flags.writeable = False
-            addresses.append(self.allocate(len(image)))
-            self.write(addresses[-1], image)
-        self._programs.append(_Loaded(entry, list(streams), addresses))
+        addresses = self._place_streams(entry, streams)
+        self._programs.append(Placed(entry, tuple(streams), addresses))
         self.timings.pop(entry, None)
         return len(self._programs) - 1
 
@@ -137,15 +120,10 @@ class RtlDevice(HostedDevice[_Loaded]):
 
     # Running, on the worker's thread
 
-    def _run(self, program: _Loaded, bases: Mapping[int, Region]) -> Completion:
+    def _run(self, program: Placed, bases: Mapping[int, Region]) -> Completion:
         begin = time.perf_counter()
-        for base in range(BASE_REGISTERS):
-            region = bases.get(base, Region(0, 0))
-            self._set("BASE", region.address, base, wide=True)
-            self._set("LIMIT", region.bytes, base, wide=True)
-        for tile, address in enumerate(program.addresses):
-            self._set("TILE_PROGRAM", address, tile, wide=True)
-            self._set("TILE_PROGRAM_WORDS", len(program.streams[tile]), tile)
+        for s in run_settings(program, bases):
+            self._set(s.name, s.value, s.index, wide=s.wide)
         if self.watchdog is not None:
             self._set("WATCHDOG", self.watchdog)
         self._protect(bases, writable=False)
@@ -155,7 +133,7 @@ class RtlDevice(HostedDevice[_Loaded]):
             self._set("CTRL", START)
             while not self._model.wait(register("STATUS").address(), BUSY, _CHUNK):
                 if self._closing.is_set():
-                    raise self._closed(program.entry)
+                    raise closed(program.entry)
             status = self._registers.get("STATUS")
             if status & ERROR or not status & DONE:
                 raise self._error(program, status)
@@ -178,7 +156,7 @@ class RtlDevice(HostedDevice[_Loaded]):
             data.flags.writeable = writable
             self._model.map(region.address, data)
 
-    def _error(self, program: _Loaded, status: int) -> DpuError:
+    def _error(self, program: Placed, status: int) -> DpuError:
         """What the error registers say. The hardware is reset, so that the next run can start."""
         error = self._registers.failure(program.entry, program.streams, status)
         if status & ERROR:
@@ -187,17 +165,14 @@ class RtlDevice(HostedDevice[_Loaded]):
         return error
 
     def _timing(
-        self, program: _Loaded, times: Mapping[int, tuple[Times, Times]], start: int, cycles: int
+        self, program: Placed, times: Mapping[int, tuple[Times, Times]], start: int, cycles: int
     ) -> tuple[Timing, int]:
         from .rtl_timing import EngineCounters, measured
 
         counters: list[dict[Engine, EngineCounters]] = [
             {
                 e: EngineCounters(
-                    *(
-                        self._registers.get(f"TILE_{e.name}_{what}", t, wide=True)
-                        for what in ("BUSY", "STALL_WAIT", "STALL_PORT", "STALL_EMPTY")
-                    )
+                    *(self._registers.get(f"TILE_{e.name}_{what}", t, wide=True) for what in ENGINE_COUNTERS)
                 )
                 for e in ENGINES
             }

@@ -11,7 +11,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from typing import TypeVar
 
 import numpy as np
@@ -19,10 +18,12 @@ import numpy as np
 from ...errors import DpuError
 from ...ir.arch import Arch
 from ...ir.container import Base
+from ...ir.cost import stream_macs
 from ...ir.f2_regmap import MEMORY_LOST, cl
 from ...ir.isa import Words
 from ...measurement import DeviceIdentity
 from ..device import Bytes, Capability, Completion, DeviceCounters, Region, Ticket
+from ..queued_device import QueuedDevice, closed
 from ..registers import Registers
 from . import bring_up
 from .bus import Bus
@@ -31,7 +32,7 @@ from .host_memory import HostMemory
 from .identity import identity
 from .interrupts import Interrupts
 from .memory import Allocation, DeviceMemory
-from .program import Loaded, macs, stored
+from .program import Loaded, stored
 from .readers import CopyEngine, Loads, Reader, aligned
 from .remedy import lost
 from .run import Run
@@ -44,7 +45,7 @@ _OTHER_IMAGE = ("E433", "E420", "E421", "E422")  # codes
 T = TypeVar("T")
 
 
-class F2Device:
+class F2Device(QueuedDevice[Loaded]):
     """The FPGA behind `card` with an image for `arch`. `image` is loaded if another one is; else what is there is used.
 
     Writes to memory that no submitted run is bound to happen while runs go on. `close` closes the card and calls
@@ -64,7 +65,8 @@ class F2Device:
         image: str = "",
         release: Callable[[], None] | None = None,
     ) -> None:
-        self.arch, self.settings = arch, settings or Settings.of()
+        super().__init__(arch)
+        self.settings = settings or Settings.of()
         self.bus = Bus(card)
         self._release = release or (lambda: None)
         try:
@@ -78,14 +80,10 @@ class F2Device:
         self.transfers = Transfers(self.bus, reader)
         self.interrupts = Interrupts(self.settings.events.format(slot=card.slot))
         self._memory = DeviceMemory(arch, card.where)
-        self._programs: list[Loaded] = []
-        self._tickets: dict[int, Future[Completion]] = {}
         self._bound: Counter[int] = Counter()  # runs under way, by address of an allocation
-        self._count, self._counters = 0, DeviceCounters()
-        self._lock, self._mending = threading.Lock(), threading.RLock()
+        self._mending = threading.RLock()
         self._generation = 0  # grows when the card is reset or loaded
         self._closing = threading.Event()
-        self._worker = ThreadPoolExecutor(1, thread_name_prefix="dpu-f2")
         self.running: Run | None = None
         try:
             self._image = self._bring_up(image)
@@ -162,52 +160,22 @@ class F2Device:
 
     def load(self, entry: str, streams: Sequence[Words]) -> int:
         """Place one instruction stream a tile in device memory; a handle for `submit`."""
-        if len(streams) != self.arch.tiles:
-            what = f"{len(streams)} streams for the {self.arch.tiles} tiles of arch '{self.arch.name}'"
-            raise DpuError(f"entry '{entry}'", what, why="a program has one stream a tile", code="E410")
-        addresses = []
-        for words in streams:
-            image = np.ascontiguousarray(words).view(np.uint8).reshape(-1).copy()
-            image.flags.writeable = False
-            addresses.append(self.allocate(len(image)))
-            self.write(addresses[-1], image)
+        addresses = self._place_streams(entry, streams)
         self._programs.append(
-            Loaded(entry, tuple(streams), tuple(addresses), stored(streams), macs(self.arch, streams))
+            Loaded(entry, tuple(streams), addresses, stored(streams), stream_macs(self.arch, streams))
         )
         return len(self._programs) - 1
 
     def submit(self, handle: int, bases: Mapping[int, Region]) -> Ticket:
         """Queue a run; returns at once."""
-        if not 0 <= handle < len(self._programs):
-            raise DpuError(self.name, f"no program with handle {handle}", code="E423")
-        program = self._programs[handle]
+        program = self._program(handle)
         places = {base: self._memory.at(r.address, r.bytes) for base, r in bases.items()}
         for base, place in places.items():
             if not place.host.flags.writeable and base != Base.CONST:
                 raise DpuError(f"entry '{program.entry}'", f"base {base} is bound to read-only memory", code="E425")
         with self._lock:
-            self._count += 1
-            ticket = Ticket(self._count, program.entry)
             self._bound.update({p.address for p in places.values()})
-            self._tickets[ticket.number] = self._worker.submit(self._run, program, dict(bases), places)
-        return ticket
-
-    def wait(self, ticket: Ticket) -> Completion:
-        """Block until the run has finished; raises what it raised. A ticket is good for one wait."""
-        with self._lock:
-            future = self._tickets.pop(ticket.number, None)
-        if future is None:
-            raise DpuError(self.name, f"ticket {ticket.number} is unknown or already waited for", code="E424")
-        try:
-            done = future.result()
-        except CancelledError:
-            raise closed(ticket.entry) from None
-        self._counters.add(done)
-        return done
-
-    def counters(self) -> DeviceCounters:
-        """Sums over the runs that were waited for since the last reset."""
-        return self._counters
+            return self._queue(program.entry, self._run, program, dict(bases), places)
 
     def reset(self) -> None:
         """Wait for all runs, then reset the DPU and clear the counters; device memory keeps its bytes."""
@@ -375,12 +343,3 @@ class F2Device:
             bound = self._bound[place.address]
         if bound:
             self._drain()
-
-    def _drain(self) -> None:
-        # Submits run in order on one worker: when an empty task is done, all earlier ones are.
-        self._worker.submit(lambda: None).result()
-
-
-def closed(entry: str) -> DpuError:
-    """The error of a run that the end of the device cut off."""
-    return DpuError(f"entry '{entry}'", "the device was closed before it ended", code="E424")

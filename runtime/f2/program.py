@@ -8,20 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...errors import DpuError
-from ...ir.arch import Arch
 from ...ir.container import Base
-from ...ir.cost import mm_macs
 from ...ir.isa import DTYPE, Opcode, Words
 from ...simulator.decode import where
+from ..registers import Placed
 
 
 @dataclass(frozen=True)
-class Loaded:
+class Loaded(Placed):
     """`stored`: by base register, the offsets between which the words store; `macs`: the multiplications they name."""
 
-    entry: str
-    streams: tuple[Words, ...]
-    addresses: tuple[int, ...]
     stored: Mapping[int, tuple[int, int]]
     macs: int
 
@@ -38,12 +34,6 @@ class Loaded:
                 if words[i : i + 1].view(DTYPE[Opcode.STORE])["base"][0] == Base.CONST:
                     place = where(self.entry, tile, int(i), words[i])
                     raise DpuError(place, "REGION: a STORE to constants", code="E412")
-
-
-def macs(arch: Arch, streams: Sequence[Words]) -> int:
-    """Multiplications that the words name."""
-    matrix = (w[w["opcode"] == Opcode.MM] for w in streams)
-    return sum(int(mm_macs(arch, np.ascontiguousarray(w).view(DTYPE[Opcode.MM])).sum()) for w in matrix)
 
 
 def stored(streams: Sequence[Words]) -> dict[int, tuple[int, int]]:

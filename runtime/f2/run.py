@@ -7,10 +7,9 @@ from collections.abc import Callable, Mapping
 
 from ...ir.arch import Arch
 from ...ir.f2_regmap import IRQ_ALL, IRQ_DONE, IRQ_ERROR, PAUSE, cl
-from ...ir.isa import BASE_REGISTERS
 from ...ir.regmap import ENGINES, register
 from ..device import Completion, Region, TagWork
-from ..registers import BUSY, DONE, ERROR, RESET, START, Registers
+from ..registers import BUSY, DONE, ERROR, RESET, START, Registers, run_settings
 from .bus import Bus
 from .card import CardFault, Fault
 from .interrupts import Interrupts
@@ -64,13 +63,11 @@ class Run:
         bus = self._bus
         self._cool()
         self._reset()
-        for base in range(BASE_REGISTERS):
-            region = self._bases.get(base, Region(0, 0))
-            bus.set_wide(register("BASE_LO").address(base), region.address)
-            bus.set_wide(register("LIMIT_LO").address(base), region.bytes)
-        for tile, address in enumerate(self.program.addresses):
-            bus.set_wide(register("TILE_PROGRAM_LO").address(tile), address)
-            bus.set(register("TILE_PROGRAM_WORDS").address(tile), len(self.program.streams[tile]))
+        for s in run_settings(self.program, self._bases):
+            if s.wide:
+                bus.set_wide(register(f"{s.name}_LO").address(s.index), s.value)
+            else:
+                bus.set(register(s.name).address(s.index), s.value)
         bus.set(register("WATCHDOG").address(), self._watchdog)
         bus.write(cl("CL_IRQ_PENDING"), IRQ_ALL)
         bus.set(cl("CL_IRQ_ENABLE"), IRQ_DONE | IRQ_ERROR if self._interrupts.enabled else 0)

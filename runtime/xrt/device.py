@@ -12,27 +12,24 @@ from pathlib import Path
 import numpy as np
 
 from ...errors import DpuError
-from ...ir import cost
 from ...ir.arch import Arch
-from ...ir.isa import BASE_REGISTERS, MM, Opcode, Words
+from ...ir.cost import stream_macs
+from ...ir.isa import Words
 from ...ir.regmap import ENGINES
 from ...measurement import DeviceIdentity
 from ..device import Bytes, Capability, Completion, DeviceCounters, Region, TagWork, Ticket
 from ..hosted_device import HostedDevice
-from ..registers import BUSY, DONE, ERROR, RESET, START, Registers
+from ..queued_device import closed
+from ..registers import BUSY, DONE, ENGINE_COUNTERS, ERROR, RESET, START, Placed, Registers, run_settings
 from .card import Buffer, Card
 from .commands import Commands
 
 _LIST = 1 << 16  # bytes of the buffer for commands, and of that for reports
 _SLICE = 20  # milliseconds of a wait; between them `close` is looked at
-_ENGINE = ("BUSY", "STALL_WAIT", "STALL_PORT", "STALL_EMPTY")
 
 
 @dataclass(frozen=True)
-class _Loaded:
-    entry: str
-    streams: list[Words]
-    addresses: list[int]
+class _Loaded(Placed):
     macs: int
 
 
@@ -118,16 +115,8 @@ class XrtDevice(HostedDevice[_Loaded]):
 
     def load(self, entry: str, streams: Sequence[Words]) -> int:
         """Place the streams in the card's memory; a handle for `submit`."""
-        if len(streams) != self.arch.tiles:
-            what = f"{len(streams)} streams for the {self.arch.tiles} tiles of arch '{self.arch.name}'"
-            raise DpuError(f"entry '{entry}'", what, why="a program has one stream a tile", code="E410")
-        addresses, macs = [], 0
-        for words in streams:
-            image = np.ascontiguousarray(words).view(np.uint8).reshape(-1)
-            addresses.append(self.allocate(len(image)))
-            self.write(addresses[-1], image)
-            macs += int(cost.mm_macs(self.arch, words[words["opcode"] == Opcode.MM].view(MM)).sum())
-        self._programs.append(_Loaded(entry, list(streams), addresses, macs))
+        addresses = self._place_streams(entry, streams)
+        self._programs.append(_Loaded(entry, tuple(streams), addresses, stream_macs(self.arch, streams)))
         return len(self._programs) - 1
 
     def submit(self, handle: int, bases: Mapping[int, Region]) -> Ticket:
@@ -171,7 +160,7 @@ class XrtDevice(HostedDevice[_Loaded]):
         while not self._card.wait(_SLICE):
             if self._closing.is_set():
                 self._lost = "it was closed while a run went on"
-                raise self._closed(entry)
+                raise closed(entry)
             if time.monotonic() > end:
                 self._lost = f"a run of entry '{entry}' did not end within {self.timeout:g} s"
                 raise DpuError(f"entry '{entry}'", f"no end within {self.timeout:g} s", "the card hangs", code="E439")
@@ -191,13 +180,8 @@ class XrtDevice(HostedDevice[_Loaded]):
 
     def _list(self, program: _Loaded, bases: Mapping[int, Region]) -> Commands:
         commands = Commands()
-        for base in range(BASE_REGISTERS):
-            region = bases.get(base, Region(0, 0))
-            commands.write("BASE", region.address, base, wide=True)
-            commands.write("LIMIT", region.bytes, base, wide=True)
-        for tile, address in enumerate(program.addresses):
-            commands.write("TILE_PROGRAM", address, tile, wide=True)
-            commands.write("TILE_PROGRAM_WORDS", len(program.streams[tile]), tile)
+        for s in run_settings(program, bases):
+            commands.write(s.name, s.value, s.index, wide=s.wide)
         if self.watchdog is not None:
             commands.write("WATCHDOG", self.watchdog)
         commands.write("CTRL", START)
@@ -213,7 +197,7 @@ class XrtDevice(HostedDevice[_Loaded]):
                 commands.read(f"TILE_{name}", tile, wide=True)
             for engine in ENGINES:
                 commands.read(f"TILE_{engine.name}_AT", tile)
-                for name in _ENGINE:
+                for name in ENGINE_COUNTERS:
                     commands.read(f"TILE_{engine.name}_{name}", tile, wide=True)
         return commands
 
