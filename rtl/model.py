@@ -14,7 +14,7 @@ from ..errors import DpuError
 from ..ir.arch import Arch
 from ..simulator.dram import native
 from ..simulator.dram.params import FIELDS, config, load_dram
-from . import toolchain
+from . import library, toolchain
 
 TOP = "dpu_top"
 KERNEL = "dpu_kernel"
@@ -23,10 +23,6 @@ SIM = toolchain.FOLDER / "sim"
 MODES = {"ideal": 0, "simple": 1}
 _BURSTS = 2
 _ONE = 65536  # rates are in parts of a byte a cycle
-_ARGUMENTS = ("-O3", "--x-assign", "fast", "--x-initial", "fast", "--no-timing", "-Wno-lint", "-Wno-style")
-_FLAGS = {"OPT_FAST": "-O3 -march=native", "OPT_SLOW": "-O0", "OPT_GLOBAL": "-O2"}
-_CHECKED_FLAGS = {**_FLAGS, "OPT_FAST": "-O1"}  # built in two thirds of the time, runs at four fifths of the speed
-_CFLAGS = "-fPIC -DVL_USER_STOP -DVL_USER_FATAL -DVL_USER_FINISH"
 _NEVER = 1 << 62
 
 COVERED = ("--coverage-line", "--coverage-toggle", "-Wno-UNOPTFLAT")
@@ -64,9 +60,7 @@ def job(
     dram = native.source_folder()
     more = tuple(p for p in extra if p.suffix == ".cpp")
     sources = (SIM / "harness.cpp", SIM / "memory.cpp", dram / "dram_model.cpp", *more)
-    said = [*_ARGUMENTS, "--exe", "-o", "libdpu.so", "-LDFLAGS", "-shared", "-CFLAGS", _CFLAGS]
-    said += ["-CFLAGS", f"-I{SIM} -I{dram}"]
-    said += ["--assert"] if checked or waves else ["--no-assert"]
+    said = library.arguments("libdpu.so", (SIM, dram), checked or waves)
     said += ["--trace-vcd"] if waves else []
     said += COVERED if coverage else []
     return toolchain.Build(
@@ -76,20 +70,16 @@ def job(
         target="libdpu.so",
         parameters=parameters(arch),
         arguments=(*said, *map(str, sources)),
-        flags=_CHECKED_FLAGS if checked or waves or coverage else _FLAGS,
+        flags=library.flags(checked or waves or coverage),
         inputs=(*sources, SIM / "memory.hpp", dram / "dram_model.hpp"),
     )
 
 
 @cache
 def _library(path: Path) -> ctypes.CDLL:
-    try:
-        lib = ctypes.CDLL(str(path))
-    except OSError as e:
-        raise DpuError(toolchain.WHERE, f"cannot load '{path}' ({e})", hint="remove the file", code="E428") from e
     handle, i64, u64, u32, c_int = ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_int
     words = ctypes.POINTER(ctypes.c_int64)
-    for name, result, arguments in (
+    functions: tuple[library.Function, ...] = (
         ("dpu_new", handle, [i64, words, words]),
         ("dpu_free", None, [handle]),
         ("dpu_problem", ctypes.c_char_p, [handle]),
@@ -107,10 +97,8 @@ def _library(path: Path) -> ctypes.CDLL:
         ("dpu_cycle", i64, [handle]),
         ("dpu_memory_busy", c_int, [handle]),
         ("dpu_record", None, [handle, i64, i64, words, words]),
-    ):
-        f = getattr(lib, name)
-        f.restype, f.argtypes = result, arguments
-    return lib
+    )
+    return library.bind(path, functions)
 
 
 def timing(arch: Arch, stall: int = 0, seed: int = 1) -> list[int]:

@@ -5,16 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from ...ir.arch import Arch
+from .. import library as shared
 from .. import toolchain
 from ..model import parameters
 
 TOP = "cl_dpu"
 FOLDER = Path(__file__).parent
 SIM = FOLDER / "sim"
-_ARGUMENTS = ("-O3", "--x-assign", "fast", "--x-initial", "fast", "--no-timing", "-Wno-lint", "-Wno-style")
-_FLAGS = {"OPT_FAST": "-O3 -march=native", "OPT_SLOW": "-O0", "OPT_GLOBAL": "-O2"}
-_CHECKED_FLAGS = {**_FLAGS, "OPT_FAST": "-O1"}  # builds faster
-_CFLAGS = "-fPIC -DVL_USER_STOP -DVL_USER_FATAL -DVL_USER_FINISH"
 
 
 def values(arch: Arch) -> dict[str, object]:
@@ -25,18 +22,8 @@ def values(arch: Arch) -> dict[str, object]:
 def job(arch: Arch, checked: bool = False, waves: bool = False, extra: tuple[Path, ...] = ()) -> toolchain.Build:
     """The build of the library. `checked` and `waves` have assertions; `extra` are files that stand in for modules."""
     sources = tuple(SIM / name for name in ("cl_dpu.cpp", "shell.cpp", "hbm.cpp"))
-    said = [
-        *_ARGUMENTS,
-        "--assert" if checked or waves else "--no-assert",
-        "--exe",
-        "-o",
-        "libcl_dpu.so",
-        "-LDFLAGS",
-        "-shared",
-        "-CFLAGS",
-        _CFLAGS,
-    ]
-    said += ["-CFLAGS", f"-I{SIM}", *(["--trace-vcd"] if waves else [])]
+    said = shared.arguments("libcl_dpu.so", (SIM,), checked or waves)
+    said += ["--trace-vcd"] if waves else []
     return toolchain.Build(
         name=f"f2/{arch.name}",
         top=TOP,
@@ -44,7 +31,7 @@ def job(arch: Arch, checked: bool = False, waves: bool = False, extra: tuple[Pat
         target="libcl_dpu.so",
         parameters=values(arch),
         arguments=(*said, *map(str, sources)),
-        flags=_CHECKED_FLAGS if checked or waves else _FLAGS,
+        flags=shared.flags(checked or waves),
         inputs=(*sources, *(SIM / name for name in ("cl_dpu.h", "shell.hpp", "hbm.hpp"))),
     )
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from ...errors import DpuError
 from ...ir.arch import Arch
 from .. import toolchain
+from ..library import Function, bind
 from .build import library
 
 Bytes = npt.NDArray[np.uint8]
@@ -57,13 +58,9 @@ class BusTimeout(Exception):
 
 @cache
 def _load(path: Path) -> ctypes.CDLL:
-    try:
-        lib = ctypes.CDLL(str(path))
-    except OSError as e:
-        raise DpuError(toolchain.WHERE, f"cannot load '{path}' ({e})", hint="remove the file", code="E428") from e
     card, i64, u64, u32, c_int = ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_int
     data = ctypes.c_void_p
-    for name, result, arguments in (
+    functions: tuple[Function, ...] = (
         ("cl_new", card, [u64, i64]),
         ("cl_free", None, [card]),
         ("cl_problem", ctypes.c_char_p, [card]),
@@ -82,10 +79,8 @@ def _load(path: Path) -> ctypes.CDLL:
         ("cl_hbm_read", None, [card, u64, data, i64]),
         ("cl_hbm_write", None, [card, u64, data, i64]),
         ("cl_waves", c_int, [card, ctypes.c_char_p]),
-    ):
-        f = getattr(lib, name)
-        f.restype, f.argtypes = result, arguments
-    return lib
+    )
+    return bind(path, functions)
 
 
 class Card:
