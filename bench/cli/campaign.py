@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ...runtime.cli.common import check_output, say
+from . import lists
 
 
 def campaign(
@@ -27,7 +28,7 @@ def campaign(
 
     check_output(output)
     command = f"dpubench campaign --programs {programs}" + (f" -o {output}" if output else "")
-    names = [s.strip() for s in shapes.split(",") if s.strip()] or found.SHAPES
+    names = lists.names(shapes) or found.SHAPES
     done = found.run(programs, names, output, command, say, jobs)
     typer.echo(done.text())
     raise typer.Exit(1 if done.mismatches else 0)

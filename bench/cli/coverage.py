@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ...runtime.cli.common import check_output, say
+from . import lists
 
 
 def coverage(
@@ -27,7 +28,7 @@ def coverage(
     from .. import rtl_coverage as found
 
     check_output(output)
-    names = [s.strip() for s in shapes.split(",") if s.strip()] or list(found.SHAPES)
+    names = lists.names(shapes) or tuple(found.SHAPES)
     command = f"dpubench coverage --programs {programs}" + (" --data FOLDER" if data else "")
     command += f" -o {output}" if output else ""
     files = sorted(data.glob("*.dat")) if data else []

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ...runtime.cli.common import check_output, say
+from . import lists
 
 
 def cycles(
@@ -43,7 +44,7 @@ def cycles(
         old = (
             read_record(output, found.Cycles, "rows that are in it are kept").rows if output and output.exists() else ()
         )
-        names = [a.strip() for a in archs.split(",") if a.strip()]
+        names = lists.names(archs)
         for row in measure(names, old, jobs, say):
             rows = found.replaced(rows or old, row)
             if output is not None:
@@ -53,7 +54,7 @@ def cycles(
     else:
         loaded = load(program)
         arch = with_dram(loaded.arch, dram) if dram else loaded.arch
-        names = [e.strip() for e in entry.split(",")] if entry else [e.name for e in loaded.entries]
+        names = tuple(e.strip() for e in entry.split(",")) if entry else tuple(e.name for e in loaded.entries)
         for one, rtl, model in found.run(loaded, arch, names):
             rows.append(found.compare(rtl, model, dram or arch.dram.model, one))
             lines += found.differences(rtl, model, words)

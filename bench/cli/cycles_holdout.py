@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ...runtime.cli.common import check_output, say
+from . import lists
 
 
 def cycles_holdout(
@@ -27,7 +28,7 @@ def cycles_holdout(
 
     check_output(output)
     check_output(picture)
-    names = [a.strip() for a in archs.split(",") if a.strip()] or list(found.archs())
+    names = lists.names(archs) or tuple(found.archs())
     rows, points = found.measure(names, whole, say)
     command = "dpubench cycles-holdout" + (f" --archs {archs}" if archs else "") + (f" -o {output}" if output else "")
     shapes = tuple(a for n, a in found.archs().items() if n in names)

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from . import lists
+
 
 def functional(
     arch: Annotated[str, typer.Option(help="The arch to compile for.")] = "dpu_f2",
@@ -22,7 +24,7 @@ def functional(
     from ..blocks import BLOCKS
     from ..functional import measure
 
-    names = [b.strip() for b in blocks.split(",") if b.strip()]
+    names = lists.names(blocks)
     unknown = [b for b in names if b not in BLOCKS]
     if unknown:
         raise typer.BadParameter(f"no block '{unknown[0]}'; there are: {', '.join(BLOCKS)}", param_hint="--blocks")

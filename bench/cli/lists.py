@@ -25,3 +25,26 @@ def pairs(option: str, given: Sequence[str] | None) -> dict[str, str]:
             raise DpuError(option, f"'{text}' is no NAME=VALUE", code="E501")
         found[name] = value
     return found
+
+
+def precisions(text: str) -> tuple[str, ...]:
+    """The names of `--precisions`.
+
+    Raises:
+        DpuError: it names none.
+    """
+    if not (found := names(text)):
+        raise DpuError("--precisions", "names none", hint="such as --precisions w8a8,w4a8", code="E501")
+    return found
+
+
+def step_counts(text: str) -> tuple[int, ...]:
+    """The numbers of `--steps`, each once.
+
+    Raises:
+        DpuError: they are none.
+    """
+    try:
+        return tuple(dict.fromkeys(int(n) for n in text.split(",")))
+    except ValueError as e:
+        raise DpuError("--steps", f"'{text}' are no numbers", hint="such as --steps 20,30,50", code="E501") from e

@@ -9,7 +9,7 @@ import typer
 
 from ...errors import DpuError
 from ...runtime.cli.common import check_output, progress, say
-from .quality import names, numbers
+from . import lists
 
 
 def predict(
@@ -48,7 +48,9 @@ def predict(
         raise DpuError("--output", "nothing is compared", hint="leave out --pictures-only or --output", code="E501")
     check_output(output)
     check_output(work, folder=True)
-    request = Request(model, work, names(precisions), numbers(steps), prompts, seeds, arch, jobs, device)
+    request = Request(
+        model, work, lists.precisions(precisions), lists.step_counts(steps), prompts, seeds, arch, jobs, device
+    )
     with progress("predicting") as bar:
         plan = make_pictures(request, bar)
     if pictures_only:

@@ -9,6 +9,7 @@ import typer
 
 from ...errors import DpuError
 from ...runtime.cli.common import check_output, progress, say
+from . import lists
 
 
 def quality(
@@ -49,8 +50,8 @@ def quality(
     request = Request(
         model,
         work,
-        names(precisions),
-        numbers(steps),
+        lists.precisions(precisions),
+        lists.step_counts(steps),
         seeds,
         limit,
         arch,
@@ -72,27 +73,3 @@ def quality(
     if output:
         found = write(found, shown, output, gallery or work / "gallery.html")
     typer.echo(found.text())
-
-
-def names(text: str) -> tuple[str, ...]:
-    """What an option names, with commas between.
-
-    Raises:
-        DpuError: it names none.
-    """
-    found = tuple(n.strip() for n in text.split(",") if n.strip())
-    if not found:
-        raise DpuError("--precisions", "names none", hint="such as --precisions w8a8,w4a8", code="E501")
-    return found
-
-
-def numbers(text: str) -> tuple[int, ...]:
-    """The numbers of `--steps`, each once.
-
-    Raises:
-        DpuError: they are none.
-    """
-    try:
-        return tuple(dict.fromkeys(int(n) for n in text.split(",")))
-    except ValueError as e:
-        raise DpuError("--steps", f"'{text}' are no numbers", hint="such as --steps 20,30,50", code="E501") from e

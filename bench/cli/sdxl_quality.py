@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from ...errors import DpuError
 from ...runtime.cli.common import check_output, progress, say
+from . import lists
 
 
 def sdxl_quality(
@@ -56,14 +56,11 @@ def sdxl_quality(
     from ..quality import sdxl, sdxl_experiment
     from ..quality.sdxl_plan import Request
 
-    names = tuple(n.strip() for n in precisions.split(",") if n.strip())
-    if not names:
-        raise DpuError("--precisions", "names none", hint="such as --precisions w8a8,w4a8", code="E501")
     experiment = sdxl_experiment.captions(captions, count) if captions else sdxl_experiment.prompts(count)
     request = Request(
         model=model,
         work=work,
-        precisions=names,
+        precisions=lists.precisions(precisions),
         experiment=experiment,
         steps=steps,
         arch=arch,

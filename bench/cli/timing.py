@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ...runtime.cli.common import check_output
+from . import lists
 
 
 def timing(
@@ -27,7 +28,7 @@ def timing(
     from ..timing_speed import measure
 
     check_output(output)
-    names = tuple(e.strip() for e in entry.split(",") if e.strip())
+    names = lists.names(entry)
     command = f"dpubench timing {program}" + (f" -o {output}" if output else "")
     found = measure(program, names, dram, runs, command)
     if output is not None:

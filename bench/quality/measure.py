@@ -14,9 +14,10 @@ from ..train.captions import PROMPTS, evaluation_prompts
 from . import pictures, score, speed, steps
 from .draw import write_frontier
 from .gallery import Shown, choose, write_gallery
+from .kept import read_result
 from .page import write_page
 from .plan import ARITHMETIC, FLOATS, Plan, label, make_plan, prepare, program_path
-from .results import UNIFORM, Quality, Row, Sqnr, merged, read
+from .results import UNIFORM, Quality, Row, Sqnr, merged
 
 REFERENCE = "fp16"
 _SHOWN = 6  # rows of the gallery
@@ -153,7 +154,7 @@ def write(quality: Quality, shown: Sequence[Shown], output: Path, gallery: Path)
     Raises:
         DpuError: the file is of another model, or a folder cannot be written.
     """
-    whole = merged(quality, read(output), output)
+    whole = merged(quality, read_result(output, Quality), output)
     write_gallery(quality, shown, quality.rows[0].steps, gallery)
     save(whole, output)
     return whole

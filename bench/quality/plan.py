@@ -12,12 +12,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from ...errors import DpuError
-from ...files import atomic_write, sha256
+from ...files import sha256
 from ...passes.policy import Policy
 from ..train.captions import FORMS, caption, split
+from .kept import keep_plan
 from .variants import parse_variant
 
 Say = Callable[[str], None]
@@ -103,23 +104,8 @@ def make_plan(model: Path, arch: str, work: Path) -> Plan:
         calibration_steps=CALIBRATION_STEPS,
         guidance=GUIDANCE,
     )
-    work.mkdir(parents=True, exist_ok=True)
-    path = work / "plan.json"
-    if not path.is_file():
-        with atomic_write(path) as temporary:
-            temporary.write_text(plan.model_dump_json(indent=1) + "\n")
-        return plan
-    try:
-        kept = Plan.model_validate_json(path.read_text())
-    except ValidationError as e:
-        what = f"is no plan of this version ({e.errors()[0]['msg']})"
-        raise DpuError(str(path), what, hint="choose another --work", code="E521") from e
-    for name, wanted in plan.model_dump().items():
-        if (seen := getattr(kept, name)) != wanted:
-            what = f"field '{name}': value is {_short(seen)}, allowed: {_short(wanted)}"
-            why = "the pictures in this folder are of another model, arch or calibration"
-            raise DpuError(str(path), what, why=why, hint="choose another --work", code="E522")
-    return plan
+    why = "the pictures in this folder are of another model, arch or calibration"
+    return keep_plan(work / "plan.json", plan, why, _short)
 
 
 def _short(value: object) -> str:

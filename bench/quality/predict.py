@@ -24,8 +24,9 @@ from ...runtime.sqnr import psnr
 from ..metrics.bootstrap import mean
 from ..train.captions import PROMPTS, evaluation_prompts
 from . import pictures, score
+from .kept import read_result
 from .plan import FLOATS, Plan, label, make_plan, program_path
-from .results import Predicted, Quality, Value, read
+from .results import Predicted, Quality, Value
 from .workers import each
 
 REFERENCE = "fp16"
@@ -264,7 +265,7 @@ def add_to(path: Path, plan: Plan, work: Path, compared: Sequence[Compared]) -> 
     """
     from .measure import save
 
-    quality = read(path)
+    quality = read_result(path, Quality)
     if quality is None:
         hint = f"dpubench quality MODEL --work {work} -o {path} makes it"
         raise DpuError(str(path), "no such file", why="predictions go into its rows", hint=hint, code="E106")

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from ...errors import DpuError
 from ..metrics.bootstrap import Estimate
 from ..metrics.report import Number
 from ..metrics.report import number as rounded
 from ..rates import Result
+from .kept import check_result
 
 FORMAT: Literal["dpu.quality/1"] = "dpu.quality/1"
 POINTS = 0.02
@@ -170,21 +170,6 @@ class Quality(Result):
         return "\n".join([*_table(self), *verdicts(self), *better_than_uniform(self)])
 
 
-def read(path: Path) -> Quality | None:
-    """The result of an earlier run; none if there is no file.
-
-    Raises:
-        DpuError: it is no result of this version.
-    """
-    if not path.is_file():
-        return None
-    try:
-        return Quality.model_validate_json(path.read_text())
-    except ValidationError as e:
-        what = f"is no result of this version ({e.errors()[0]['msg']})"
-        raise DpuError(str(path), what, hint="choose another output file", code="E521") from e
-
-
 def merged(new: Quality, old: Quality | None, path: Path) -> Quality:
     """`new`, and of `old` the rows that it does not replace.
 
@@ -193,11 +178,7 @@ def merged(new: Quality, old: Quality | None, path: Path) -> Quality:
     """
     if old is None:
         return new
-    for name in ("model_sha256", "classifier_sha256", "arch", "calibration", "reference", "guidance"):
-        seen, wanted = getattr(old, name), getattr(new, name)
-        if seen != wanted:
-            what = f"field '{name}': value is '{str(seen)[:40]}', allowed: '{str(wanted)[:40]}'"
-            raise DpuError(str(path), what, hint="choose another output file", code="E522")
+    check_result(path, old, new, ("model_sha256", "classifier_sha256", "arch", "calibration", "reference", "guidance"))
     stale = {n for n, digest in old.programs.items() if new.programs.get(n, digest) != digest}
     rows = {(r.precision, r.steps): r for r in old.rows if r.precision not in stale}
     others = {r.steps: r.psnr for r in old.rows if r.precision == UNIFORM}

@@ -29,7 +29,7 @@ from ..train.judge import Classifier, load_judge, look
 from .pictures import Made, folder_name, picture_path, read_pictures
 from .plan import classifier_file
 from .results import Accuracy, Row, Value, number
-from .workers import each
+from .workers import gathered
 
 PAIRED = ("psnr", "ssim", "ms_ssim", "flip", "feature_distance")
 """Metrics of a picture beside the reference's of the same prompt and seed: those of `metrics.report.of_pair`."""
@@ -90,11 +90,7 @@ def score_pairs(
     Raises:
         DpuError: pictures are missing or of something else, or a package of the extra `quality` is.
     """
-    found = []
-    for one in each(score_pair, todo, jobs):
-        found.append(one)
-        progress(len(found), len(todo))
-    return found
+    return gathered(score_pair, todo, jobs, progress)
 
 
 def score_pair(pair: Pair) -> Scored:

@@ -17,6 +17,7 @@ from ..metrics.report import CLIP_OF_REFERENCE, Score, summarise, versions
 from . import sdxl_pictures, speed
 from .draw import Point, figure_png, write_png
 from .gallery import AMPLIFIED, About, Shown, choose, page_html, write_html
+from .kept import read_result
 from .pictures import folder_name
 from .plan import program_path
 from .results import Cost
@@ -33,7 +34,6 @@ from .sdxl_results import (
     What,
     check_name,
     merged,
-    read,
     write_page,
 )
 from .sdxl_score import Scored, judges_digest, pairs, score
@@ -55,7 +55,7 @@ def begin(request: Request, output: Path | None) -> tuple[Given, Estimate]:
     why = request.why_rehearsal(given)
     if output is not None:
         check_name(_what(why), why, output)
-        read(output)  # refused before the work if it is damaged
+        read_result(output, SdxlQuality)  # refused before the work if it is damaged
     _check_judges(request)
     if (request.work / "plan.json").is_file():
         make_plan(request, given)
@@ -133,7 +133,7 @@ def write(quality: SdxlQuality, shown: Sequence[Shown], output: Path, gallery: P
     Raises:
         DpuError: the file is of another model or kind, or a folder cannot be written.
     """
-    whole = merged(quality, read(output), output)
+    whole = merged(quality, read_result(output, SdxlQuality), output)
     names = []
     for experiment, steps in dict.fromkeys((r.experiment, r.steps) for r in whole.rows):
         rows = [r for r in whole.rows if (r.experiment, r.steps) == (experiment, steps)]

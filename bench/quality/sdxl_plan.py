@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pydantic import ValidationError
-
 from ...errors import DpuError
 from ..full_image import Runner, Stage
 from ..rates import Result
+from .kept import keep_plan
 from .plan import FLOATS, label, program_path
 from .sdxl_experiment import STEPS, Experiment
 from .sdxl_model import Given
@@ -137,22 +136,8 @@ def make_plan(request: Request, given: Given) -> Plan:
         calibration_prompts=request.calibration_prompts,
         calibration_steps=request.calibration_steps,
     )
-    request.work.mkdir(parents=True, exist_ok=True)
-    path = request.work / "plan.json"
-    if not path.is_file():
-        plan.save(path)
-        return plan
-    try:
-        kept = Plan.model_validate_json(path.read_text())
-    except ValidationError as e:
-        what = f"is no plan of this version ({e.errors()[0]['msg']})"
-        raise DpuError(str(path), what, hint="choose another --work", code="E521") from e
-    for name, wanted in plan.model_dump().items():
-        if (seen := getattr(kept, name)) != wanted:
-            what = f"field '{name}': value is {str(seen)[:12]!r}, allowed: {str(wanted)[:12]!r}"
-            why = "the pictures in this folder are of another model, arch, size or calibration"
-            raise DpuError(str(path), what, why=why, hint="choose another --work", code="E522")
-    return plan
+    why = "the pictures in this folder are of another model, arch, size or calibration"
+    return keep_plan(request.work / "plan.json", plan, why, lambda value: repr(str(value)[:12]))
 
 
 def prepare(request: Request, given: Given, plan: Plan, say: Say, progress: Progress) -> Runner:

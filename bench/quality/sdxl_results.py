@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from ...errors import DpuError
 from ...files import atomic_write
 from ..full_image import Stage
 from ..metrics.report import CLIP_OF_CANDIDATE, CLIP_OF_REFERENCE, Score
 from ..rates import Result
+from .kept import check_result
 from .published import PUBLISHED, SOURCE
 from .results import Cost
 
@@ -134,21 +135,6 @@ def check_name(what: str, why: Sequence[str], output: Path) -> None:
         raise DpuError("--output", what_is, hint="name another file, such as results/quality/sdxl.json", code="E501")
 
 
-def read(path: Path) -> SdxlQuality | None:
-    """The result of an earlier run; none if there is no file.
-
-    Raises:
-        DpuError: E521, it is no result of this version.
-    """
-    if not path.is_file():
-        return None
-    try:
-        return SdxlQuality.model_validate_json(path.read_text())
-    except ValidationError as e:
-        what = f"is no result of this version ({e.errors()[0]['msg']})"
-        raise DpuError(str(path), what, hint="choose another output file", code="E521") from e
-
-
 def merged(new: SdxlQuality, old: SdxlQuality | None, path: Path) -> SdxlQuality:
     """`new`, and of `old` the rows that it does not replace and whose program has not changed.
 
@@ -157,11 +143,7 @@ def merged(new: SdxlQuality, old: SdxlQuality | None, path: Path) -> SdxlQuality
     """
     if old is None:
         return new
-    for name in ("what", "model_sha256", "arch", "size", "calibration"):
-        seen, wanted = str(getattr(old, name)), str(getattr(new, name))
-        if seen != wanted:
-            what = f"field '{name}': value is '{seen[:40]}', allowed: '{wanted[:40]}'"
-            raise DpuError(str(path), what, hint="choose another output file", code="E522")
+    check_result(path, old, new, ("what", "model_sha256", "arch", "size", "calibration"))
     now = {r.precision: r.program_sha256 for r in new.rows}
     kept = {_place(r): r for r in old.rows if now.get(r.precision, r.program_sha256) == r.program_sha256}
     rows = kept | {_place(r): r for r in new.rows}

@@ -21,7 +21,7 @@ from .pictures import folder_name
 from .sdxl_model import Given
 from .sdxl_pictures import digest_of, key_of, picture_path, read
 from .sdxl_plan import REFERENCE, Request
-from .workers import each
+from .workers import gathered
 
 
 class Pair(NamedTuple):
@@ -96,11 +96,7 @@ def score(todo: Sequence[Pair], jobs: int, progress: Callable[[int, int], None])
     Raises:
         DpuError: a picture is missing or made from something else.
     """
-    found = []
-    for one in each(score_pair, todo, jobs):
-        found.append(one)
-        progress(len(found), len(todo))
-    return found
+    return gathered(score_pair, todo, jobs, progress)
 
 
 def score_pair(pair: Pair) -> Scored:

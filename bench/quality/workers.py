@@ -24,3 +24,14 @@ def each(work: Callable[[Task], Found], todo: Sequence[Task], jobs: int, ordered
     with parallel_config(backend="loky", n_jobs=jobs, inner_max_num_threads=1):
         pool = Parallel(return_as="generator" if ordered else "generator_unordered", batch_size=1)
         yield from pool(delayed(work)(t) for t in todo)
+
+
+def gathered(
+    work: Callable[[Task], Found], todo: Sequence[Task], jobs: int, progress: Callable[[int, int], None]
+) -> list[Found]:
+    """What `work` makes of each task, in order, on at most `jobs` processes; `progress` counts tasks."""
+    found = []
+    for one in each(work, todo, jobs):
+        found.append(one)
+        progress(len(found), len(todo))
+    return found

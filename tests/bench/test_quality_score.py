@@ -15,6 +15,7 @@ from dpu.bench.metrics.kernel import paired_kernel_distance
 from dpu.bench.quality import score, speed
 from dpu.bench.quality.draw import front, frontier_png
 from dpu.bench.quality.gallery import AMPLIFIED, Shown, choose, difference, gallery_html
+from dpu.bench.quality.kept import read_result
 from dpu.bench.quality.page import page
 from dpu.bench.quality.pictures import key_of
 from dpu.bench.quality.results import (
@@ -25,7 +26,6 @@ from dpu.bench.quality.results import (
     Value,
     better_than_uniform,
     merged,
-    read,
     verdicts,
 )
 from dpu.bench.quality.score import Scored, kernel_distance, pairs, row_of, score_pair, score_pairs
@@ -140,12 +140,12 @@ def quality(rows: list[Row], costs: list[Cost] | None = None, **more: object) ->
 
 def test_results_are_merged_and_those_of_another_model_refused(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
-    assert read(path) is None
+    assert read_result(path, Quality) is None
     old = quality([row("fp16", None), row("w8a8", 30.0), row("w4a8", 25.0)])
     path.write_text(old.model_dump_json())
-    assert read(path) == old
+    assert read_result(path, Quality) == old
     new = quality([row("fp16", None), row("w8a8", 31.0)])
-    found = merged(new, read(path), path)
+    found = merged(new, read_result(path, Quality), path)
     assert [(r.precision, r.psnr and r.psnr.value) for r in found.rows] == [
         ("fp16", None),
         ("w8a8", 31.0),
@@ -161,7 +161,7 @@ def test_results_are_merged_and_those_of_another_model_refused(tmp_path: Path) -
     ]
     path.write_text("{}")
     with pytest.raises(DpuError, match="is no result of this version"):
-        read(path)
+        read_result(path, Quality)
 
 
 NO = "the interval is not, or there is none"
