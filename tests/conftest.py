@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -48,6 +49,24 @@ def rtl_tools() -> None:
         toolchain.toolchain()
     except DpuError as e:
         pytest.skip(str(e))
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[[str], tuple[int, str, str]]:
+    """Run a command line in this process: (exit code, standard output, standard error)."""
+    from dpu.bench.cli import dpubench
+    from dpu.runtime.cli import dpuc, dpurun
+
+    def call(line: str) -> tuple[int, str, str]:
+        command, *arguments = shlex.split(line)
+        main = {"dpuc": dpuc.main, "dpurun": dpurun.main, "dpubench": dpubench.main}[command]
+        monkeypatch.setattr(sys, "argv", [command, *arguments])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        out, err = capsys.readouterr()
+        return int(stop.value.code or 0), out, err
+
+    return call
 
 
 @pytest.fixture

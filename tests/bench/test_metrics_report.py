@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import shutil
-import sys
 from collections.abc import Callable
 from math import sqrt
 from pathlib import Path
@@ -14,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from dpu.bench.cli import dpubench
 from dpu.bench.gate_conditions import WINDOW
 from dpu.bench.metrics import inception, mlperf
 from dpu.bench.metrics.report import Request, measure
@@ -26,20 +23,6 @@ from tests.bench.metrics_inception import hashed_weights
 Run = Callable[..., tuple[int, str, str]]
 NAMES = [f"{i:02}.png" for i in range(6)]
 KERNEL = "kernel distance (EfficientNet-Lite0)"
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run a command line in this process: (exit code, standard output, standard error)."""
-
-    def call(line: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", shlex.split(line))
-        with pytest.raises(SystemExit) as stop:
-            dpubench.main()
-        out, err = capsys.readouterr()
-        return int(stop.value.code or 0), out, err
-
-    return call
 
 
 @pytest.fixture(scope="module")

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shlex
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from dpu.bench.cli import dpubench
 from dpu.bench.quality import sdxl, sdxl_estimate, sdxl_experiment
 from dpu.bench.quality.draw import figure_png
 from dpu.bench.quality.gallery import Shown, page_html
@@ -31,20 +28,6 @@ from tests.bench.sdxl_files import folder, quality, row
 
 Run = Callable[[str], tuple[int, str, str]]
 WHY = "its weights are seeded"
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run a command line in this process: (exit code, standard output, standard error)."""
-
-    def call(line: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", shlex.split(line))
-        with pytest.raises(SystemExit) as stop:
-            dpubench.main()
-        out, err = capsys.readouterr()
-        return int(stop.value.code or 0), out, err
-
-    return call
 
 
 def request(model: Path, work: Path, count: int = 0, **more: object) -> Request:

@@ -4,36 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from dpu.bench.cli import dpubench
 from dpu.errors import DpuError
-from dpu.runtime.cli import dpuc, dpurun
+from dpu.runtime.cli import dpuc
 from dpu.runtime.cli.common import check_output, parse_size
 from dpu.runtime.compiling import parse_shapes
 
 Run = Callable[..., tuple[int, str, str]]
 VERBS = list(dpuc.VERBS)
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run a command line in this process: (exit code, standard output, standard error)."""
-
-    def call(line: str) -> tuple[int, str, str]:
-        command, *arguments = shlex.split(line)
-        main = {"dpuc": dpuc.main, "dpurun": dpurun.main, "dpubench": dpubench.main}[command]
-        monkeypatch.setattr(sys, "argv", [command, *arguments])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        out, err = capsys.readouterr()
-        return int(stop.value.code or 0), out, err
-
-    return call
 
 
 @pytest.mark.parametrize("verb", VERBS)
