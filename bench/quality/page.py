@@ -22,7 +22,8 @@ def page(q: Quality, json_name: str, png_names: Sequence[str]) -> str:
         "# Quality of the precisions, on the small trained model",
         "",
         *_alone(q),
-        f"Written by `{q.command}`; the numbers are those of [{json_name}]({json_name}).",
+        f"Written by {', '.join(f'`{c}`' for c in q.command.split('; '))}; the numbers are those of"
+        f" [{json_name}]({json_name}).",
         f"Model {q.model_sha256[:12]}, programs for {q.arch}, guidance {q.guidance:g}. Calibration: {q.calibration}.",
         f"Provenance: {q.provenance}. Intervals: {q.interval}.",
         "",
@@ -106,10 +107,11 @@ def _ends(values: Sequence[float], digits: int = 1) -> str:
 
 
 def _alone(q: Quality) -> list[str]:
-    few = [r for r in q.rows if r.images < 400]
+    few = [f"{r.precision} ({r.steps} steps, {r.images})" for r in q.rows if r.images < 400]
     if not few:
         return []
-    return [f"**{len(few)} of {len(q.rows)} rows have fewer than 400 images: a rehearsal, no result.**", ""]
+    of = f"{len(few)} of {len(q.rows)} rows have fewer than 400 images and are rehearsals, no results"
+    return [f"**{of}: {', '.join(few)}.**", ""]
 
 
 def _beside(q: Quality) -> list[str]:
@@ -158,6 +160,6 @@ def _predicted(q: Quality) -> list[str]:
         "",
         *(f"- Predicted: {t}." for t in dict.fromkeys(p.arithmetic for _, p in found)),
     ]
-    if few := sum(p.images < 400 for _, p in found):
-        lines.append(f"- {few} of {len(found)} predictions are of fewer than 400 images: a rehearsal, no result.")
+    if few := [f"{r.precision} ({p.images})" for r, p in found if p.images < 400]:
+        lines.append(f"- Fewer than 400 images, so rehearsals and no results: {', '.join(few)}.")
     return lines

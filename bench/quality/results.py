@@ -171,7 +171,10 @@ class Quality(Result):
 
 
 def merged(new: Quality, old: Quality | None, path: Path) -> Quality:
-    """`new`, and of `old` the rows that it does not replace.
+    """`new`, and of `old` the rows that it does not replace: other precisions and steps, and those of more images.
+
+    A run of fewer images, for a precision that is not worth 400, so leaves its reference's row as it was; what it says
+    beside w8a8 is of the images of both.
 
     Raises:
         DpuError: E522, `old` is of another model, arch or calibration.
@@ -182,14 +185,17 @@ def merged(new: Quality, old: Quality | None, path: Path) -> Quality:
     stale = {n for n, digest in old.programs.items() if new.programs.get(n, digest) != digest}
     rows = {(r.precision, r.steps): r for r in old.rows if r.precision not in stale}
     others = {r.steps: r.psnr for r in old.rows if r.precision == UNIFORM}
-    for r in new.rows:
+    fresh = [r for r in new.rows if (same := rows.get((r.precision, r.steps))) is None or same.images <= r.images]
+    for r in fresh:
         if r.precision == UNIFORM and r.psnr != others.get(r.steps):  # earlier gains are over other pictures
             rows = {k: o.model_copy(update={"psnr_gain": None}) if k[1] == r.steps else o for k, o in rows.items()}
-    rows |= {(r.precision, r.steps): _with_prediction(r, rows.get((r.precision, r.steps))) for r in new.rows}
+    rows |= {(r.precision, r.steps): _with_prediction(r, rows.get((r.precision, r.steps))) for r in fresh}
     sqnr = {(s.precision, s.steps): s for s in old.sqnr if s.precision not in stale}
     sqnr |= {(s.precision, s.steps): s for s in new.sqnr}
     costs = {(c.precision, c.model, c.arch, c.steps): c for c in (*old.costs, *new.costs)}
+    commands = [*(old.command.split("; ") if len(rows) > len(fresh) else ()), new.command]
     changes = {
+        "command": "; ".join(dict.fromkeys(commands)),
         "rows": tuple(sorted(rows.values(), key=lambda r: (r.steps, _order(r.precision, new.rows)))),
         "sqnr": tuple(sqnr.values()),
         "costs": tuple(costs.values()),

@@ -188,7 +188,7 @@ def test_result_carries_the_prediction(tmp_path: Path) -> None:
     assert Quality.model_validate_json(out.read_text()) == whole
     text = (tmp_path / "README.md").read_text()
     assert "| w8a8 | 20 | 6, 12 | 30 | 30 | 0.25 [0.2, 0.3] | 30 | within 0.5 dB, the interval too | 2 |" in text
-    assert "- 1 of 1 predictions are of fewer than 400 images: a rehearsal, no result." in text
+    assert "- Fewer than 400 images, so rehearsals and no results: w8a8 (12)." in text
     assert merged(old, whole, out).rows[0].predicted == found.found  # the same program again
     changed = old.model_copy(update={"programs": {"w8a8": "new"}})
     assert merged(changed, whole, out).rows[0].predicted is None

@@ -151,6 +151,16 @@ def test_results_are_merged_and_those_of_another_model_refused(tmp_path: Path) -
         ("w8a8", 31.0),
         ("w4a8", 25.0),
     ]
+    assert found.command == "dpubench quality"  # said once
+    few = quality([row("w8a8", 32.0, images=80), row("w8a16", 44.0, images=80)], command="dpubench quality --seeds 2")
+    found = merged(few, old, path)
+    assert [(r.precision, r.images, r.psnr and r.psnr.value) for r in found.rows] == [
+        ("w8a8", 400, 30.0),  # more images stay
+        ("w8a16", 80, 44.0),
+        ("fp16", 400, None),
+        ("w4a8", 400, 25.0),
+    ]
+    assert found.command == "dpubench quality; dpubench quality --seeds 2"
     changed = merged(quality([row("w8a8", 31.0)], programs={"w8a8": "1", "w4a8": "2"}), old, path)
     assert "w4a8" not in [r.precision for r in changed.rows]  # another program by now
     with pytest.raises(DpuError) as e:
@@ -192,7 +202,7 @@ def test_the_frontier_and_the_pages() -> None:
     assert frontier_png(q, 20).startswith(b"\x89PNG")
     text = page(q, "r.json", ["r-20-steps.png"])
     assert "| w8a8 | 20 | 400 | 99.0% [98.0%, 100.0%] | 100.0 | 30 [29, 31] |" in text
-    assert "1 of 3 rows have fewer than 400 images: a rehearsal, no result." in text
+    assert "**1 of 3 rows have fewer than 400 images and are rehearsals, no results: w4a8 (20 steps, 2).**" in text
     for published in ("26.4", "22.0", "20.6", "Not ours and not of our model"):
         assert published in text
     base, noisy = picture(1), disturbed(picture(1), 5, 1)
