@@ -36,7 +36,7 @@ Card* current = nullptr;  // whose model is being evaluated
 class Card {
  public:
   Card(std::uint64_t seed, std::int64_t stall)
-      : random_(seed), stall_(stall), pcis(&random_, stall), pcim(&random_, stall) {
+      : random_(seed), stall_(stall), pcis(&random_, stall), pcim(&random_, stall), memory(seed) {
     context_.randReset(0);
 #if VM_TRACE
     context_.traceEverOn(true);
@@ -50,6 +50,10 @@ class Card {
     if (waves_) waves_->close();
 #endif
     top_->final();
+    // A model leaves the context of the thread, which may be that of a card that is gone.
+    Verilated::threadContextp(&context_);
+    top_.reset();
+    Verilated::threadContextp(nullptr);
   }
 
   bool open_waves(const char* path) {

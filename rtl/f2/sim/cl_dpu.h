@@ -22,7 +22,7 @@ extern "C" {
 /* Host memory behind PCIM. Takes one beat of 64 bytes at a physical address, bytes by strobe. 0: OKAY; else SLVERR. */
 typedef int (*cl_host_write)(void *user, uint64_t physical, const uint8_t *data, uint64_t strobe);
 
-/* `stall` of 256: how often each channel of the shell and of HBM pauses, at random by `seed`. */
+/* `stall` of 256: how often each channel of the shell and of HBM pauses, at random by `seed`. HBM starts with noise, by `seed`. */
 void *cl_new(uint64_t seed, int64_t stall);
 void cl_free(void *card);
 const char *cl_problem(void *card); /* "" while all is well */

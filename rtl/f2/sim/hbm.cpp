@@ -17,13 +17,24 @@ std::string text(int port, const char* what) { return "HBM port " + std::to_stri
 
 }  // namespace
 
+Bytes::Page& Bytes::page(std::uint64_t number) const {
+  auto& found = pages_[number];
+  if (!found) {
+    found = std::make_unique<Page>();
+    Random noise(seed_ << 32 ^ number);
+    for (std::uint64_t at = 0; at < kPage; at += sizeof at) {
+      const std::uint64_t word = noise.next();
+      std::memcpy(found->data() + at, &word, sizeof word);
+    }
+  }
+  return *found;
+}
+
 void Bytes::read(std::uint64_t address, std::uint8_t* data, std::int64_t bytes) const {
   while (bytes > 0) {
     const std::uint64_t offset = address % kPage;
     const auto n = std::min<std::int64_t>(bytes, static_cast<std::int64_t>(kPage - offset));
-    const auto found = pages_.find(address / kPage);
-    if (found == pages_.end()) std::memset(data, 0, static_cast<std::size_t>(n));
-    else std::memcpy(data, found->second->data() + offset, static_cast<std::size_t>(n));
+    std::memcpy(data, page(address / kPage).data() + offset, static_cast<std::size_t>(n));
     address += static_cast<std::uint64_t>(n), data += n, bytes -= n;
   }
 }
@@ -32,9 +43,7 @@ void Bytes::write(std::uint64_t address, const std::uint8_t* data, std::int64_t 
   while (bytes > 0) {
     const std::uint64_t offset = address % kPage;
     const auto n = std::min<std::int64_t>(bytes, static_cast<std::int64_t>(kPage - offset));
-    auto& page = pages_[address / kPage];
-    if (!page) page = std::make_unique<Page>(Page{});
-    std::memcpy(page->data() + offset, data, static_cast<std::size_t>(n));
+    std::memcpy(page(address / kPage).data() + offset, data, static_cast<std::size_t>(n));
     address += static_cast<std::uint64_t>(n), data += n, bytes -= n;
   }
 }

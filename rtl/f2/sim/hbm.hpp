@@ -1,4 +1,4 @@
-// HBM in simulation: sparse bytes, and AXI3 ports of 256 bits with latency, pauses and the rules of AXI3.
+// HBM in simulation: sparse bytes, garbage at first, and AXI3 ports of 256 bits with latency, pauses and the rules of AXI3.
 //
 // A read sees memory as it is when its address is taken, a write changes it when its response goes out: the earliest and
 // the latest that AXI allows, so that a missing wait shows.
@@ -42,8 +42,10 @@ class Random {
 // Where a device address lies in HBM: `spread` of dpu_f2_pkg.sv, by 512 bytes.
 std::uint64_t spread(std::uint64_t device);
 
+// A page that nobody has written is noise, by seed and place, as memory after power-up is: what a write leaves out shows.
 class Bytes {
  public:
+  explicit Bytes(std::uint64_t seed) : seed_(seed) {}
   void read(std::uint64_t address, std::uint8_t* data, std::int64_t bytes) const;
   void write(std::uint64_t address, const std::uint8_t* data, std::int64_t bytes);
   void read_device(std::uint64_t address, std::uint8_t* data, std::int64_t bytes) const;
@@ -51,9 +53,12 @@ class Bytes {
   void write(std::uint64_t address, const std::uint8_t* beat, std::uint32_t strobe);  // 32 bytes
 
  private:
-  static constexpr std::uint64_t kPage = 1 << 16;
+  static constexpr std::uint64_t kPage = 1 << 12;
   using Page = std::array<std::uint8_t, kPage>;
-  std::unordered_map<std::uint64_t, std::unique_ptr<Page>> pages_;
+  Page& page(std::uint64_t number) const;
+
+  std::uint64_t seed_;
+  mutable std::unordered_map<std::uint64_t, std::unique_ptr<Page>> pages_;  // a page is made when it is first looked at
 };
 
 // Channels of one port in one cycle, as the custom logic drives them.

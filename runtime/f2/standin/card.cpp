@@ -34,10 +34,10 @@ Card::~Card() {
   if (event_file_ >= 0) ::close(event_file_);
 }
 
-// A card that has just been configured: memory holds nothing of before.
+// A card that has just been configured: memory holds nothing of before, but noise, another one each time.
 void Card::renew() {
   if (card_) logic_.free(card_);
-  card_ = logic_.make(static_cast<std::uint64_t>(slot_) + 1, 0);
+  card_ = logic_.make(static_cast<std::uint64_t>(slot_) + 1 + (renewals_++ << 8), 0);
   logic_.host(card_, &Card::write_host, this);
   logic_.inject(card_, CL_POSTED, 1);  // a store of the host does not wait for its answer
   running_ = false;

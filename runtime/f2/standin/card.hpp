@@ -76,6 +76,7 @@ class Card {
   std::vector<Fault> faults_;
   std::string events_;
   void* card_ = nullptr;
+  std::uint64_t renewals_ = 0;
   int event_file_ = -1;
   std::int64_t warm_ = 0;
   bool dead_ = false, running_ = false;
