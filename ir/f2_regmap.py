@@ -92,7 +92,7 @@ CL_REGISTERS = (
 """Registers of the custom logic; offsets are from `CL_BASE`."""
 
 COUNT_HZ = 250e6
-"""Of CL_COUNT: the shell's counter has a period of 4 ns."""
+"""Of CL_GLOBAL_COUNT and the tiles: the period of the shell's counter is 4 ns, as is that of its clock."""
 
 _OFFSETS = {r.name: CL_BASE + r.offset for r in CL_REGISTERS}
 

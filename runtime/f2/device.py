@@ -11,6 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
@@ -19,7 +20,7 @@ from ...errors import DpuError
 from ...ir.arch import Arch
 from ...ir.container import Base
 from ...ir.cost import stream_macs
-from ...ir.f2_regmap import MEMORY_LOST, cl
+from ...ir.f2_regmap import COUNT_HZ, MEMORY_LOST, cl
 from ...ir.isa import Words
 from ...measurement import DeviceIdentity
 from ..device import Bytes, Capability, Completion, DeviceCounters, Region, Ticket
@@ -93,8 +94,9 @@ class F2Device(QueuedDevice[Loaded]):
 
     @property
     def capability(self) -> Capability:
-        """What the card says of itself in its registers."""
-        return self._steady(lambda: Registers(self.bus.read).capability(self.name, self.arch))
+        """What the card says of itself in its registers; its tiles run on the shell's clock, whatever the arch's is."""
+        found = self._steady(lambda: Registers(self.bus.read).capability(self.name, self.arch))
+        return replace(found, clock_hz=COUNT_HZ)
 
     @property
     def stand_in(self) -> str:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from ...ir.arch import Arch
-from ...ir.f2_regmap import IRQ_ALL, IRQ_DONE, IRQ_ERROR, PAUSE, cl
+from ...ir.f2_regmap import COUNT_HZ, IRQ_ALL, IRQ_DONE, IRQ_ERROR, PAUSE, cl
 from ...ir.regmap import ENGINES, register
 from ..device import Completion, Region, TagWork
 from ..registers import BUSY, DONE, ERROR, RESET, START, Registers, run_settings
@@ -38,7 +38,8 @@ class Run:
         self.program = program
         self._bus, self._arch, self._settings, self._interrupts = bus, arch, settings, interrupts
         self._bases = bases
-        self._watchdog = min(int(settings.stall_seconds * arch.clock_hz), _MAX)
+        # Sooner than `Patience`: the DPU's own watchdog says which words wait.
+        self._watchdog = min(int(settings.stall_seconds * COUNT_HZ / 2), _MAX)
         self._registers = Registers(bus.read)
         self._status = register("STATUS").address()
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...errors import DpuError
+from ...ir.f2_regmap import COUNT_HZ
 from ...ir.regmap import register
 from .card import CardFault
 
@@ -110,7 +111,7 @@ class Watch:
         if not cycles:
             return "idle"
         used = (now.busy - before.busy) / (cycles * arch.tiles)
-        rate = (now.moved - before.moved) / cycles * arch.clock_hz
+        rate = (now.moved - before.moved) / cycles * COUNT_HZ
         return f"arrays {used:.0%}, memory {rate / 1e9:.3g} GB/s"
 
     def _run(self) -> None:

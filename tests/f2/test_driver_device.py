@@ -100,6 +100,8 @@ def test_a_program_gives_the_simulators_bytes(device: F2Device) -> None:
     assert device.bus.noise.text() == ""
     said = device.capability
     assert (said.name, said.arch, said.arch_digest) == ("f2", "dpu_tiny", TINY.digest)
+    assert said.clock_hz == 250e6 != TINY.clock_hz  # the shell's
+    assert device.bus.dpu("WATCHDOG") == 25_000  # half of the stall: 2e-4 s
 
 
 def test_memory_is_checked_and_kept(device: F2Device, card: ModelCard) -> None:
