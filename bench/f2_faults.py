@@ -21,10 +21,11 @@ from ..rtl.f2.build import TOP
 from .f2_fault_worker import MICRO
 from .rates import Result
 
-WALL = 600.0
-"""Seconds on the wall without an answer after which a case counts as hung; the driver's own limits are far below."""
+WALL, IMAGE_WALL = 600.0, 3600.0
+"""Seconds on the wall without an answer after which a case counts as hung: micro pipeline, image of a program. The
+driver's own limits are far below."""
 SEED = 1
-_SAVED = 10  # cases between two writes of the result
+_SAVED, _IMAGES_SAVED = 10, 1  # cases between two writes of the result: of the micro pipeline, of images
 
 KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "dead bus": ("every access reads as all ones", ("bus-dead@{n}/reload", "bus-dead@{n}/never")),
@@ -82,6 +83,13 @@ class Case(Result):
     accesses: int = 0
 
     @property
+    def end(self) -> str:
+        """How it ended, in a few words."""
+        if self.outcome == "correct":
+            return f"right, mended: {self.mended}" if self.mended else "right, nothing to mend"
+        return f"error {self.code}" if self.outcome == "error" else self.outcome
+
+    @property
     def finding(self) -> bool:
         """Whether the driver did what it may not."""
         return self.outcome not in ("correct", "error") or (self.outcome == "error" and not self.remedy)
@@ -133,7 +141,14 @@ class Faults(Result):
             if c.outcome == "error":
                 seen.setdefault(c.code, c.text)
         texts = [f"\n`{c}`, first seen:\n\n```\n{t}\n```" for c, t in sorted(seen.items())]
-        return "\n".join([*head, *rows, *texts]) + "\n"
+        each = [
+            f"\n## Each fault\n\nAs the stand-in is told: `kind@access`, of the {self.accesses:,} accesses of a run"
+            " without faults, `=` a value, `/` what mends it.\n",
+            "| fault | sown | ended |",
+            "|---|---|---|",
+            *(f"| {c.kind} | `{c.spec}` | {c.end}{' **finding**' if c.finding else ''} |" for c in self.cases),
+        ]
+        return "\n".join([*head, *rows, *texts, *each]) + "\n"
 
     def _rows(self) -> dict[str, tuple[int, int, int, int, int, str]]:
         rows = {}
@@ -174,8 +189,8 @@ def draw(count: int, accesses: int, seed: int = SEED) -> list[tuple[str, str]]:
 class Worker:
     """The process that runs cases; a new one after one that hung or crashed."""
 
-    def __init__(self, subject: str) -> None:
-        self._subject = subject
+    def __init__(self, subject: str, wall: float) -> None:
+        self._subject, self._wall = subject, wall
         self._start()
 
     def ask(self, spec: str) -> dict[str, Any]:
@@ -184,11 +199,11 @@ class Worker:
         self._process.stdin.write(spec + "\n")
         self._process.stdin.flush()
         try:
-            line = self._answers.get(timeout=WALL)
+            line = self._answers.get(timeout=self._wall)
         except queue.Empty:
             self.close()
             self._start()
-            return {"outcome": "hung", "text": f"no answer within {WALL:g} s"}
+            return {"outcome": "hung", "text": f"no answer within {self._wall:g} s"}
         if not line:
             self._start()
             return {"outcome": "crash", "text": "the process ended"}
@@ -222,7 +237,8 @@ def measure(
     Raises:
         DpuError: E428, the stand-in cannot be built.
     """
-    worker = Worker(str(program) if program else MICRO)
+    worker = Worker(str(program), IMAGE_WALL) if program else Worker(MICRO, WALL)
+    saved = _IMAGES_SAVED if program else _SAVED
     said = f" --program {program.name}" if program else ""
     try:
         clean = worker.ask("")
@@ -240,7 +256,7 @@ def measure(
             case = Case(kind=kind, spec=spec, **worker.ask(spec))
             found = found.model_copy(update={"cases": (*found.cases, case)})
             say(i + 1, count)
-            if output is not None and (i + 1) % _SAVED == 0:
+            if output is not None and (i + 1) % saved == 0:
                 save(found, output)
     finally:
         worker.close()

@@ -17,6 +17,7 @@ from .dram import dram
 from .estimate_error import estimate_error
 from .exporters import exporters
 from .f2_faults import f2_faults
+from .f2_image import f2_image
 from .f2_latency import f2_latency
 from .functional import functional
 from .fuzz import fuzz
@@ -65,6 +66,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "sizes": sizes,
     "tables": tables,
     "f2-faults": f2_faults,
+    "f2-image": f2_image,
     "f2-latency": f2_latency,
     "rtl-mutants": rtl_mutants,
     "rtl-size": rtl_size,

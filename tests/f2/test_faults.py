@@ -10,14 +10,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from dpu.bench import f2_fault_worker
 from dpu.bench.f2_fault_worker import small
 from dpu.bench.f2_faults import KINDS, Case, Faults, draw, save
 from dpu.errors import DpuError
 from dpu.ir.arch import load_arch
+from dpu.ir.f2_regmap import HBM_BASE
+from dpu.runtime.f2.host_memory import HUGE, HostMemory
 from dpu.runtime.f2.opening import open_f2
-from dpu.runtime.f2.stand_in import FAULTS, NAME
+from dpu.runtime.f2.sdk import SdkCard
+from dpu.runtime.f2.stand_in import FAULTS, IMAGE, NAME, StandIn
 
 pytestmark = pytest.mark.usefixtures("rtl_tools")
 
@@ -35,6 +39,24 @@ def attempt(rtl_tools: None) -> Iterator[Callable[[str], dict[str, Any]]]:
     for name in set(os.environ) - set(before):
         del os.environ[name]
     os.environ.update(before)
+
+
+def test_what_nobody_wrote_is_noise(rtl_tools: None) -> None:
+    """Device memory of a card that was just loaded, and host memory that it may write: zeros would hide lost writes."""
+    with StandIn(load_arch("dpu_tiny")) as given:
+        settings = given.settings
+        memory = HostMemory(HUGE, settings.hugepages, settings.pagemap)
+        card = SdkCard(0, settings.library, settings.sysfs)
+        card.attach()
+        kept = memory.view.copy()
+        assert np.bincount(kept, minlength=256).max() < 1.1 * HUGE / 256
+        first = card.loads(HBM_BASE, 512)
+        card.load(IMAGE)
+        card.attach()
+        assert np.mean(card.loads(HBM_BASE, 512) == first) < 0.1
+        np.testing.assert_array_equal(memory.view, kept)
+        card.close()
+        memory.close()
 
 
 def test_without_faults_nothing_is_mended(attempt: Callable[[str], dict[str, Any]]) -> None:
@@ -56,6 +78,8 @@ def test_without_faults_nothing_is_mended(attempt: Callable[[str], dict[str, Any
         ("pcim-error@500=1", "1 copies"),
         ("corrupt-read@500=1", "1 reads"),
         ("irq-lost@300=1", "1 interrupts"),
+        ("short-write@1=64", "1 sent"),  # of zeros, which fresh memory is not
+        ("short-write@300=64", "1 sent"),
         ("slow-dma@100=8/never", ""),
         ("wrong-image@0=0/reload", "1 reloads"),
         ("wrong-image@0=1/reload", "1 reloads"),
@@ -128,6 +152,10 @@ def test_the_table_counts_findings(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "faults.json").read_text())["provenance"] == "simulated"
     page = (tmp_path / "faults.md").read_text()
     assert "| hang | memory ports take and give nothing | 4 | 1 | 1 | 1 | 1 | E435 1 |" in page
+    ends = ("right, nothing to mend", "right, mended: 1 resets", "error E435", "error E435 **finding**")
+    for spec, end in zip("abcd", ends, strict=True):
+        assert f"\n| hang | `{spec}` | {end} |\n" in page
+    assert "\n| dead bus | `e` | wrong **finding** |\n" in page
 
 
 def test_the_worker_answers_in_lines(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
