@@ -28,7 +28,7 @@ def main() -> int:
     if name == "sudo":
         name, arguments = arguments[0], arguments[1:]
     known = {"git": git, "build-dcp": build, "aws": aws, "sysctl": sysctl, "make": make, "vivado": tool, "v++": tool}
-    known |= {"dpurun": parsed, "dpuc": parsed, "cmp": lambda *_: 0}
+    known |= {"dpurun": parsed, "dpuc": parsed, "dpubench": verb, "cmp": lambda *_: 0}
     if name.startswith("fpga-"):
         return fpga(name, arguments)
     return known[name](name, arguments)
@@ -134,6 +134,17 @@ def parsed(name: str, arguments: list[str]) -> int:
 
     app = importlib.import_module(f"dpu.runtime.cli.{name}").app
     typer.main.get_command(app).make_context(name, list(arguments))
+    return 0
+
+
+def verb(name: str, arguments: list[str]) -> int:
+    """The same of a verb of `dpubench` that needs a card."""
+    import typer
+    from dpu.bench.cli.dpubench import VERBS
+
+    app = typer.Typer()
+    app.command()(VERBS[arguments[0]])
+    typer.main.get_command(app).make_context(name, arguments[1:])
     return 0
 
 

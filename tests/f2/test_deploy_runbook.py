@@ -21,9 +21,11 @@ STUBS += ("fpga-load-local-image", "fpga-clear-local-image", "fpga-describe-loca
 SYSTEM = ("bash", "env", "mkdir", "cp", "rm", "cat", "dirname")
 """What the lines use of the system itself."""
 
-# `dpubench` with a card that says what it is: its identity cannot come from EC2 here.
+# `dpubench` with a card that says what it is: its identity cannot come from EC2 here. A stub has what runs on the card.
 DPUBENCH = """#!{python}
-import sys
+import os, sys
+if sys.argv[1] == "f2-image":
+    os.execv(sys.executable, [sys.executable, {stub!r}, "dpubench", *sys.argv[1:]])
 from dpu.bench import f2_power
 from dpu.measurement import DeviceIdentity
 f2_power.identity = lambda slot, image: DeviceIdentity(target="f2", name="rehearsal", stand_in="stub commands")
@@ -48,7 +50,7 @@ def stage(tmp_path: Path) -> tuple[Path, dict[str, str]]:
         path = bin_folder / name
         path.write_text(f'#!/bin/bash\nexec {python} {stub} {name} "$@"\n')
         path.chmod(0o755)
-    (bin_folder / "dpubench").write_text(DPUBENCH.format(python=python))
+    (bin_folder / "dpubench").write_text(DPUBENCH.format(python=python, stub=str(stub)))
     (bin_folder / "dpubench").chmod(0o755)
     for name in SYSTEM:
         (bin_folder / name).symlink_to(shutil.which(name) or name)
@@ -94,6 +96,7 @@ def test_a_command_that_the_documentation_does_not_know_fails_the_rehearsal(stag
         ("sudo fpga-load-local-image -S 9 -I agfi-0123456789abcdef0", "-S is '9', expected [0-7]"),
         ("aws ec2 reboot-instances --instance-ids i-0123456789abcdef0", "no such command is known"),
         ("dpurun x.dpu --targte f2", "No such option: --targte"),
+        ("dpubench f2-image x.dpu --slot 0", "No such option: --slot"),
         ("dpubench f2-load --image nosuch.json", "nosuch.json: is no record of an F2 image"),
     ):
         done = subprocess.run(
@@ -106,7 +109,8 @@ def test_a_command_that_the_documentation_does_not_know_fails_the_rehearsal(stag
 def test_nothing_runs_in_a_dry_run(stage: tuple[Path, dict[str, str]]) -> None:
     work, environment = stage
     lines = [line for b in blocks(RUNBOOK.read_text()) for line in b.splitlines() if line.startswith("dpubench f2-")]
-    lines = [line for line in lines if "f2-load" not in line and "f2-wait" not in line]  # they read the image's record
+    # Two read the image's record; one runs on the card.
+    lines = [line for line in lines if not any(verb in line for verb in ("f2-load", "f2-wait", "f2-image"))]
     script = "set -e\n" + "\n".join(f"{line} --dry-run".replace("--dry-run --dry-run", "--dry-run") for line in lines)
     done = subprocess.run(
         ["bash", "-c", script], cwd=work, env=environment, capture_output=True, text=True, check=False
