@@ -133,6 +133,7 @@ VPU_AHEAD = 4  # elements of an operand that are read before the beat that needs
 VPU_READ = 2  # cycles from the address, when the place of one is taken, to when its beat can go
 VPU_DRAIN = 26  # from the last beat to done, without a reduction
 VPU_WORDS = 8  # between first beat and done
+VPU_SUMS = 2  # sums of L rows that wait to be written; no more are added up then
 VPU_RESULT, VPU_ROWS, VPU_COLUMNS = 1, 2, 4  # ways to PARAM: a word that uses others than words under way waits
 
 
@@ -158,6 +159,7 @@ class Vec:
     tail: Ints  # behind the last beat, before the next word may reduce columns
     reads: Ints  # of PARAM, a cycle each
     writes: Ints  # of PARAM
+    fills: Ints  # of these, those that take all banks: none, or all but a last one of fewer scalars
     behind: Ints  # adding up row reductions
     between: Ints  # behind that, before the next word's are added up
     drain: Ints  # from the last beat to done
@@ -240,6 +242,9 @@ def vec(arch: Arch, records: Records) -> Vec:
     all_beats = full * beats(every) + beats(valid)
     first = np.where(columns & (full > 0), every, valid)  # the last tile of lane and fetch
     whole = np.where(columns, 0, full)  # tiles of C columns before it
+    # Only the last tile waits for operands: those of its first rows were read under the tiles before it.
+    slow = np.where((whole > 0) & (fetch(every) < lane(every)), np.maximum(0, rows - VPU_AHEAD), 0)
+    slow *= np.maximum(0, fetch(first) - lane(first))
     reads = rows * all_beats * param + col_vectors * all_beats
     reads += row_vectors * groups * np.where(groups > 1, tiles, 1)
     writes = np.where(d_param, rows * all_beats, 0) + np.where(columns, all_beats * (1 + squares), 0)
@@ -258,6 +263,10 @@ def vec(arch: Arch, records: Records) -> Vec:
     vector &= ~elem | by_one(b_src & 15, "b_rs")
     vector &= (d_buffer == Buffer.NONE) | by_one(d_buffer, "d_rs")
     steps = np.where(narrow, _up(rows, narrow_lanes), groups)
+    writes = np.where(vector, groups * d_param, writes)
+    wide = np.where(
+        vector | by_row, rows, np.where(full > 0, c, valid)
+    )  # scalars of a write, if there are so many lanes
     inner = np.where(full > 0, (full - 1) * (tail(every) + later(every)) + tail(every) + later(valid), 0)
     return Vec(
         scalars=scalars,
@@ -267,7 +276,7 @@ def vec(arch: Arch, records: Records) -> Vec:
             vector,
             np.maximum(steps, banks(groups - 1, row_vectors, 1, 1)),
             np.maximum(
-                rows * (whole * lane(every) + lane(first)) - lane(first) + parts(first),
+                rows * (whole * lane(every) + lane(first)) - lane(first) + parts(first) + slow,
                 banks(whole, col_vectors * beats(every), rows * lane(every), rows * lane(first)),
             ),
         ),
@@ -275,7 +284,8 @@ def vec(arch: Arch, records: Records) -> Vec:
         more=np.where(columns, inner, 0),
         tail=tail(valid),
         reads=np.where(vector, groups * (param + row_vectors) + col_vectors, reads),
-        writes=np.where(vector, groups * d_param, writes),
+        writes=writes,
+        fills=np.where(wide >= lanes, writes, 0),
         behind=np.where(by_row, rows * tiles + np.where(groups == 1, full * (3 + 2 * squares), 0), 0),
         between=np.where(by_row, again * (2 + squares), 0),
         drain=drain,

@@ -23,7 +23,7 @@ SIM = toolchain.FOLDER / "sim"
 MODES = {"ideal": 0, "simple": 1}
 _BURSTS = 2
 _ONE = 65536  # rates are in parts of a byte a cycle
-_NEVER = 1 << 62
+_NEVER = 1 << 61  # without limit; the memory adds two of them in 64 bits
 
 COVERED = ("--coverage-line", "--coverage-toggle", "-Wno-UNOPTFLAT")
 """Verilator's options for counts of lines and toggles: counters keep it from ordering the parts of a bus."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from ..ir.container import Base
 from ..ir.isa import Engine, Words
 from ..ir.regmap import ENGINES, register
 from ..rtl.model import Model, Times
+from ..simulator.plan import Places
 from ..simulator.timing_result import Timing
 from .device import Bytes, Capability, Completion, DeviceCounters, Region, TagWork, Ticket
 from .hosted_device import HostedDevice
@@ -33,7 +34,8 @@ class RtlDevice(HostedDevice[Placed]):
     Completions have the cycles that hardware counted; of the work they have words, bytes and exceptions, counted by
     hardware too, and the multiplications that the words name. Which operation caused an exception is not known to
     hardware: there are no `tags`. `timings` has the measured times of each entry's latest run, in the form of the
-    timing model's.
+    timing model's, and `places` where all of it was. `idle` says how many cycles pass before a run that could be
+    started in the cycle that it is given.
     """
 
     name = "rtl"
@@ -51,7 +53,9 @@ class RtlDevice(HostedDevice[Placed]):
     ) -> None:
         super().__init__(arch)
         self.timings: dict[str, Timing] = {}
+        self.places: dict[str, Places] = {}
         self.watchdog = watchdog
+        self.idle: Callable[[int], int] = lambda cycle: 0
         self._make = partial(Model, arch, waves, checked, stall, seed, extra, coverage)
         self._model = self._make()
         self._registers = Registers(lambda address: self._model.read(address))
@@ -128,6 +132,7 @@ class RtlDevice(HostedDevice[Placed]):
             self._set("WATCHDOG", self.watchdog)
         self._protect(bases, writable=False)
         times = self._model.record({t: len(w) for t, w in enumerate(program.streams)})
+        self._model.run(self.idle(self._model.cycle))
         start = self._model.cycle
         try:
             self._set("CTRL", START)
@@ -143,6 +148,7 @@ class RtlDevice(HostedDevice[Placed]):
         work = self._registers.work(self.arch.tiles)
         timing, macs = self._timing(program, times, start, cycles)
         self.timings[program.entry] = timing
+        self.places[program.entry] = Places({b: r.address for b, r in bases.items()}, program.addresses)
         total = TagWork(**{**work, "macs": macs})
         return Completion(program.entry, cycles, time.perf_counter() - begin, total)
 

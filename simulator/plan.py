@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -34,6 +34,7 @@ class MmWork(NamedTuple):
     accumulate: int  # it reads sums or maxima that are there
     adds: int  # it reads sums that are there
     k: int  # weight tiles of each column of tiles
+    maxima: int  # the last of these writes row maxima
     an: int  # from here on the fields of the word: where it reads ACC and ACT
     act: int
     nx: int
@@ -61,6 +62,7 @@ class VecWork(NamedTuple):
     between: int
     drain: int
     ways: int
+    fills: int
     acc: int
     vbuf: int
     out: int
@@ -116,6 +118,7 @@ def _mm(mm: Words) -> Records:
     work["first"], work["last"] = acc, acc + (nn - 1) * mm["an"] + rows - 1
     work["accumulate"] = adds | (mm["rowmax"] == RowMax.ACCUMULATE)
     work["adds"], work["k"] = adds, np.maximum(k, 1)
+    work["maxima"] = mm["rowmax"] != RowMax.NONE
     for name in MmWork._fields[MmWork._fields.index("an") :]:
         work[name] = mm[name]
     return work
@@ -199,11 +202,18 @@ def plan(arch: Arch, words: Words, ports: cost.Ports, entry: str, tile: int) -> 
 BASE_ALIGN = 4096  # bytes
 
 
-def addresses(arch: Arch, plans: Sequence[Plan]) -> list[int]:
+class Places(NamedTuple):
+    """Addresses in DRAM: of the base registers' regions, by base, and of each tile's stream."""
+
+    regions: Mapping[int, int]
+    streams: Sequence[int]
+
+
+def addresses(arch: Arch, plans: Sequence[Plan], places: Places | None = None) -> list[int]:
     """Decide where in DRAM the words of each stream move bytes (`address` of DMA_WORK), and where the streams lie.
 
-    The regions of the base registers lie one after the other from `dram.base` on, each as large as the words reach,
-    and behind them the streams.
+    Without `places`, the regions lie one after the other from `dram.base` on, each as large as the words reach, and
+    behind them the streams.
     """
     extent: dict[int, int] = {}
     found = []
@@ -217,21 +227,21 @@ def addresses(arch: Arch, plans: Sequence[Plan]) -> list[int]:
     start = {}
     at = arch.dram.base
     for base in sorted(extent):
-        start[base] = at
+        start[base] = places.regions[base] if places else at
         at += -(-extent[base] // BASE_ALIGN) * BASE_ALIGN
     origin = np.array([start.get(b, 0) for b in range(256)], np.int64)
     for p, records in zip(plans, found, strict=True):
         p.dma["address"][p.slot[p.move]] = origin[records["base"]] + records["offset"].astype(np.int64)
-    streams = []
+    streams: list[int] = []
     for p in plans:
-        streams.append(at)
+        streams.append(places.streams[len(streams)] if places else at)
         at += -(-len(p) * WORD_BYTES // BASE_ALIGN) * BASE_ALIGN
     return streams
 
 
-def moves(arch: Arch, plans: Sequence[Plan]) -> tuple[list[dict[int, Move]], list[int]]:
+def moves(arch: Arch, plans: Sequence[Plan], places: Places | None = None) -> tuple[list[dict[int, Move]], list[int]]:
     """Of each stream, where its words move DRAM bytes, by word index; and where the streams lie (`addresses`)."""
-    streams, found = addresses(arch, plans), []
+    streams, found = addresses(arch, plans, places), []
     for p in plans:
         rows = p.dma[p.slot[p.move]][list(_MOVE)].tolist()
         found.append({i: (r[0], r[1], r[2:5], r[5:8]) for i, r in zip(p.move.tolist(), rows, strict=True)})

@@ -33,7 +33,7 @@ from ..ir.cost import Ports
 from ..ir.isa import Engine, Words
 from . import timing_native
 from .memory import dram_file
-from .plan import ENGINES, plan
+from .plan import ENGINES, Places, plan
 from .timing_loop import Loop
 from .timing_result import (
     BURSTS_NOT_MODELLED,
@@ -48,9 +48,15 @@ from .timing_result import (
 )
 
 
-def simulate(arch: Arch, streams: Sequence[Words], entry: str = "program", native: bool | None = None) -> Timing:
+def simulate(
+    arch: Arch,
+    streams: Sequence[Words],
+    entry: str = "program",
+    native: bool | None = None,
+    places: Places | None = None,
+) -> Timing:
     """Time one stream a tile. `native`: whether the compiled event loop runs (`timing_native.py`) or that in Python
-    (`timing_loop.py`), with the same result; None: the compiled one, if it can.
+    (`timing_loop.py`), with the same result; None: the compiled one, if it can. `places`: as of `plan.addresses`.
 
     Raises:
         DpuError: E410 an illegal opcode, no END or a wrong number of streams, E414 a deadlock, E427 the compiled loop
@@ -65,9 +71,9 @@ def simulate(arch: Arch, streams: Sequence[Words], entry: str = "program", nativ
     file = dram_file(arch)
     found: Outcome
     if timing_native.chosen(native) and all(timing_native.regular(p) for p in plans):
-        found = timing_native.run(arch, plans, entry, ports)
+        found = timing_native.run(arch, plans, entry, ports, places)
     else:
-        loop = Loop(arch, plans, entry)
+        loop = Loop(arch, plans, entry, places)
         found = loop.outcome(loop.run())
     missing = NOT_MODELLED + (FLUID_NOT_MODELLED if file is None else BURSTS_NOT_MODELLED)
     if arch.l2_bytes:

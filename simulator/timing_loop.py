@@ -15,7 +15,7 @@ from ..ir.isa import WORD_BYTES, Engine
 from .decode import bits, deadlock_error, semaphore_name, signal_ids, wait_ids
 from .dram.core import NEVER, Note
 from .memory import BurstMemory, memory
-from .plan import Plan, moves
+from .plan import Places, Plan, moves
 from .timing_fetch import UNKNOWN
 from .timing_result import Outcome, TileOutcome
 from .timing_state import EngineState, TileState
@@ -33,14 +33,14 @@ END = 2  # cycles from the end of the last word, or the dispatch of END, to the 
 class Loop:
     """The event loop; afterwards `outcome` says what came of it."""
 
-    def __init__(self, arch: Arch, plans: Sequence[Plan], entry: str) -> None:
+    def __init__(self, arch: Arch, plans: Sequence[Plan], entry: str, places: Places | None = None) -> None:
         self.arch, self.entry = arch, entry
         ports = Ports(arch)
         self.tiles = [TileState(t, p, arch, ports) for t, p in enumerate(plans)]
         model = memory(arch)
         self.bursts = model if isinstance(model, BurstMemory) else None
         self.fluid = None if isinstance(model, BurstMemory) else model
-        self.moves, self.streams = moves(arch, plans) if self.bursts else ([], [])
+        self.moves, self.streams = moves(arch, plans, places) if self.bursts else ([], [])
         self.memory_at = -1  # the one valid _MEMORY event
         self.heap: list[tuple[int, int, int, EngineState | TileState | None, int]] = []
         self.count = 0

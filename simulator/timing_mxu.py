@@ -7,7 +7,7 @@ from typing import NamedTuple
 from ..ir.arch import Arch
 from ..ir.cost import ACC_READ, ACT_READ, MXU_CHECK, mxu_blocks, mxu_drain
 from .timing_plan import Listed
-from .timing_ports import SharedPort
+from .timing_ports import ParamWrites, SharedPort
 
 
 class MmTimes(NamedTuple):
@@ -22,8 +22,8 @@ class MmTimes(NamedTuple):
 class Mxu:
     """One tile's MXU. It never waits for a port, so all of a word is known when it starts."""
 
-    def __init__(self, arch: Arch, plan: Listed, ports: list[SharedPort]) -> None:
-        self.plan, self.ports = plan, ports
+    def __init__(self, arch: Arch, plan: Listed, ports: list[SharedPort], param: ParamWrites) -> None:
+        self.plan, self.ports, self.param = plan, ports, param
         self.rows, self.blocks, self.drain = arch.rows, mxu_blocks(arch), mxu_drain(arch)
         self.column = max(self.blocks, arch.cols // arch.lanes)  # cycles to read a column vector
         self.release = -1  # the loader may take another word
@@ -59,3 +59,5 @@ class Mxu:
         if (w.adds or w.k > 1) and (spans := self.plan.ports[ACC_READ].get(i)):
             late = self.rows + self.blocks
             self.ports[ACC_READ].walk(now, first + late, end + late, each, w, spans)
+        if w.maxima:
+            self.param.book(end + self.drain, each, w)

@@ -21,7 +21,7 @@ from .dram.core import Counters, L2Counters
 from .dram.params import config
 from .memory import dram_file, rates
 from .native_library import Library
-from .plan import DMA_WORK, ENGINES, MM_WORK, VEC_WORK, Plan, addresses
+from .plan import DMA_WORK, ENGINES, MM_WORK, VEC_WORK, Places, Plan, addresses
 from .timing_loop import END
 from .timing_result import Outcome, TileOutcome
 
@@ -46,7 +46,7 @@ LIBRARY = Library(
 
 CONSTANTS = (
     *("BEAT_BYTES", "WORDS_OUTSTANDING", "FETCH_BURST", "FETCH_WORDS", "READ_ADDRESS", "MXU_CHECK"),
-    *("VPU_CHECK", "VPU_FETCH", "VPU_AHEAD", "VPU_READ", "VPU_DRAIN", "VPU_WORDS"),
+    *("VPU_CHECK", "VPU_FETCH", "VPU_AHEAD", "VPU_READ", "VPU_DRAIN", "VPU_WORDS", "VPU_SUMS"),
     *("VPU_RESULT", "VPU_ROWS", "VPU_COLUMNS"),
     *("DMA_CHECK", "DMA_ADDRESS", "LOAD_RING_BEATS", "LOAD_WRITE", "STORE_READ", "STORE_BEAT", "STORE_ANSWER"),
 )
@@ -146,14 +146,14 @@ def regular(p: Plan) -> bool:
     return bool(reads[p.engine == Engine.VPU][p.vec["acc"] > 0].all())
 
 
-def run(arch: Arch, plans: Sequence[Plan], entry: str, ports: Ports) -> Outcome:
+def run(arch: Arch, plans: Sequence[Plan], entry: str, ports: Ports, places: Places | None = None) -> Outcome:
     """Run the loop; what `timing_loop.Loop` gives.
 
     Raises:
         DpuError: E414 a deadlock, E427 the library cannot be had, E502 clocks without a common multiple.
     """
     lib, file = _library(), dram_file(arch)
-    streams = addresses(arch, plans) if file is not None else [0] * len(plans)
+    streams = addresses(arch, plans, places) if file is not None else [0] * len(plans)
     times = [np.zeros((4, len(p)), np.int64) for p in plans]
     kept: list[npt.NDArray[np.generic]] = []
 

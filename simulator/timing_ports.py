@@ -3,6 +3,8 @@
 The reads of an MM word are known cycle by cycle (`timing_walk.py`): it goes from bank to bank with its lines, and reads
 ACC only in the tiles that add. Spread evenly they would slow an engine that needs half the cycles not at all, when the
 RTL lets it wait for whole tiles. What VEC words use is spread evenly over their beats.
+
+PARAM is written by both: a row maximum of the MXU takes one bank, a write of the VPU up to all of them.
 """
 
 from __future__ import annotations
@@ -106,3 +108,53 @@ class SharedPort:
                 break
             t += work
         return ceil(t - _ROUNDING)
+
+
+class ParamWrites:
+    """The write port of PARAM of one tile: a row maximum a cycle, and the VPU's results, which wait for them.
+
+    Only results that take all banks do here: what has fewer scalars finds its banks free before long.
+    """
+
+    def __init__(self) -> None:
+        self.maxima: deque[tuple[int, int]] = deque()  # (first cycle, one past the last), ascending
+        self.late = -1  # the last write that had to wait
+
+    def book(self, end: int, each: int, work: MmWork) -> None:
+        """Book the row maxima of an MM word: `rows` cycles in the last of each `k` tiles of `each` cycles.
+
+        `end` is one past the last tile, seen from this port.
+        """
+        for n in range(work.tiles // work.k, 0, -1):
+            begin = end - ((n - 1) * work.k + 1) * each
+            if self.maxima and self.maxima[-1][1] == begin:
+                begin = self.maxima.pop()[0]
+            self.maxima.append((begin, begin + work.rows))
+
+    def last(self, first: int, last: int, writes: int, room: int) -> tuple[int, int]:
+        """When the last of `writes` results is written that are there evenly from cycle `first` to `last`, and how much
+        later it is made: nothing is while `room` results wait."""
+        first = min(first, last + 1 - writes)
+        while self.maxima and self.maxima[0][1] <= first:
+            self.maxima.popleft()
+        rate, stop = writes / (last + 1 - first), float(last + 1)
+        t = float(max(first, self.late + 1))
+        waiting = min(room, rate * (min(t, stop) - first))  # results that are there before cycle t, and not written
+        for begin, end in self.maxima:
+            if end <= t:
+                continue
+            if begin > t:
+                more = max(0.0, min(begin, stop) - t)
+                waiting, t = max(0.0, waiting - (1.0 - rate) * more), t + more
+                if t >= stop and waiting <= begin - t:
+                    break
+                waiting, t = waiting - (begin - t), float(begin)
+            more = max(0.0, min(end, stop) - t)
+            held = max(0.0, more - (room - waiting) / rate)
+            waiting, stop, t = waiting + rate * (more - held), stop + held, float(end)
+        if t < stop:
+            waiting, t = max(0.0, waiting - (1.0 - rate) * (stop - t)), stop
+        done = ceil(t + waiting - _ROUNDING) - 1
+        if done > last:
+            self.late = done
+        return done, ceil(stop - _ROUNDING) - last - 1

@@ -13,7 +13,7 @@ from .plan import ENGINES, Plan
 from .timing_fetch import Fetch
 from .timing_mxu import Mxu
 from .timing_plan import Listed
-from .timing_ports import SharedPort
+from .timing_ports import ParamWrites, SharedPort
 from .timing_vpu import Vpu
 
 
@@ -83,7 +83,8 @@ class TileState:
         depths = (q.load, q.mxu, q.vpu, q.store)
         self.engines = [EngineState(self, e, max(1, depths[e]), counts[e]) for e in ENGINES]
         self.ports = [SharedPort(k, ports) for k in range(len(PORTS))]
-        self.mxu, self.vpu = Mxu(arch, words, self.ports), Vpu(words, self.ports)
+        self.param = ParamWrites()
+        self.mxu, self.vpu = Mxu(arch, words, self.ports, self.param), Vpu(words, self.ports, self.param)
         self.fetch = Fetch(len(words))
         self.tokens = [0] * SEMAPHORES
         self.remote = [0] * arch.tiles

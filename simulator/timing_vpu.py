@@ -17,11 +17,12 @@ from ..ir.cost import (
     VPU_READ,
     VPU_RESULT,
     VPU_ROWS,
+    VPU_SUMS,
     VPU_WORDS,
 )
 from .timing_fetch import UNKNOWN
 from .timing_plan import Listed
-from .timing_ports import SharedPort, Use
+from .timing_ports import ParamWrites, SharedPort, Use
 
 _WAYS = (VPU_RESULT, VPU_ROWS, VPU_COLUMNS)
 _READ = VPU_FETCH - 1  # cycles from an operand's address to its beat
@@ -31,8 +32,8 @@ _WRITE = VPU_DRAIN - 2  # from a beat to its result at the port
 class Vpu:
     """One tile's VPU. Where it reads ACC, the MXU may come between: the last beat is certain only when it is there."""
 
-    def __init__(self, plan: Listed, ports: list[SharedPort]) -> None:
-        self.plan, self.ports = plan, ports
+    def __init__(self, plan: Listed, ports: list[SharedPort], param: ParamWrites) -> None:
+        self.plan, self.ports, self.param = plan, ports, param
         self.words: deque[tuple[int, int, int]] = deque()  # before their last beat: (word, start, offered to the fetch)
         # The oldest word: since when its operands are read, and PARAM; its beats, as far as is known; its use of ports.
         self.fetch = self.port = self.first = self.last = self.alone = -1
@@ -116,7 +117,13 @@ class Vpu:
             drain += max(0, added - 1 - now)
         if w.ways & VPU_COLUMNS:
             self.columns_free = now + 1 + w.tail
-        return now + drain
+        done = now + drain
+        if w.fills:  # the last result is written in the cycle before the word is done
+            first, room = (done - w.behind, VPU_SUMS) if w.behind else (self.first + w.drain - 1, w.fills)
+            last, later = self.param.last(first, done - 1, w.fills, room)
+            self.rows_free += later
+            done = last + 1
+        return done
 
     def left(self, i: int, done: int) -> None:
         """Word `i` is done in that cycle."""

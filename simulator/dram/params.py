@@ -202,6 +202,11 @@ class Config:
         """All fields, in order."""
         return [int(getattr(self, f)) for f in FIELDS]
 
+    @property
+    def refresh_period(self) -> Fraction:
+        """User cycles after which refresh begins again; 0 without refresh."""
+        return Fraction(self.refresh_groups * self.refresh_interval * self.tick, self.cycle)
+
 
 FIELDS = tuple(f.name for f in fields(Config))
 

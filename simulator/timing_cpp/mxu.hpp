@@ -20,7 +20,8 @@ struct MmTimes {
 // One tile's MXU. It never waits for a port, so all of a word is known when it starts.
 class Mxu {
  public:
-  Mxu(const Config& c, const Stream& stream, SharedPort* ports) : c_(c), stream_(stream), ports_(ports) {}
+  Mxu(const Config& c, const Stream& stream, SharedPort* ports, ParamWrites& param)
+      : c_(c), stream_(stream), ports_(ports), param_(param) {}
 
   // Word `i` starts; its use of ports is booked.
   MmTimes start(Time i, Time now) {
@@ -54,16 +55,18 @@ class Mxu {
   void book(Time i, const MmWork& w, Time now, Time first, Time each) {
     const Time end = t1_ + each;
     if (const Spans spans = spans_of(stream_, i, kActRead)) ports_[kActRead].walk(now, first, end, each, true, w, spans);
-    if (!w.adds && w.k <= 1) return;
-    if (const Spans spans = spans_of(stream_, i, kAccRead)) {
-      const Time late = c_.rows + c_.blocks;
-      ports_[kAccRead].walk(now, first + late, end + late, each, false, w, spans);
-    }
+    if (w.adds || w.k > 1)
+      if (const Spans spans = spans_of(stream_, i, kAccRead)) {
+        const Time late = c_.rows + c_.blocks;
+        ports_[kAccRead].walk(now, first + late, end + late, each, false, w, spans);
+      }
+    if (w.maxima) param_.book(end + c_.drain, each, w);
   }
 
   const Config& c_;
   const Stream& stream_;
   SharedPort* ports_;
+  ParamWrites& param_;
   Time release_ = -1;  // the loader may take another word
   Time t0_ = -kUnknown, t1_ = -kUnknown;  // of the latest weight tile: first weight address, first ACT address
   Time last_row_ = -1;

@@ -10,6 +10,8 @@
 
 namespace dpu::timing {
 
+constexpr double kRounding = 1e-6;  // of a cycle
+
 // One port of a buffer of one tile.
 class SharedPort {
  public:
@@ -106,8 +108,6 @@ class SharedPort {
   }
 
  private:
-  static constexpr double kRounding = 1e-6;  // of a cycle
-
   struct Bank {
     Time number;
     double rate;
@@ -142,6 +142,71 @@ class SharedPort {
 
   Time bank_words_;
   Ring<Use> uses_;
+};
+
+// The write port of PARAM of one tile: a row maximum a cycle, and the VPU's results, which wait for them. Only results
+// that take all banks do here: what has fewer scalars finds its banks free before long.
+class ParamWrites {
+ public:
+  // Book the row maxima of an MM word: `rows` cycles in the last of each `k` tiles of `each` cycles. `end` is one past
+  // the last tile, seen from this port.
+  void book(Time end, Time each, const MmWork& w) {
+    for (Time n = w.tiles / w.k; n > 0; --n) {
+      const Time begin = end - ((n - 1) * w.k + 1) * each;
+      if (!maxima_.empty() && maxima_[maxima_.end() - 1].end == begin)
+        maxima_[maxima_.end() - 1].end = begin + w.rows;
+      else
+        maxima_.push({begin, begin + w.rows});
+    }
+  }
+
+  struct Last {
+    Time written;
+    Time later;  // than it would be made
+  };
+
+  // When the last of `writes` results is written that are there evenly from cycle `first` to `last`, and how much later
+  // it is made: nothing is while `room` results wait.
+  Last last(Time first, Time last, Time writes, Time room) {
+    first = std::min(first, last + 1 - writes);
+    while (!maxima_.empty() && maxima_.front().end <= first) maxima_.pop();
+    const double rate = static_cast<double>(writes) / static_cast<double>(last + 1 - first);
+    const double most = static_cast<double>(room);
+    double stop = static_cast<double>(last + 1), t = static_cast<double>(std::max(first, late_ + 1));
+    // Results that are there before cycle t, and not written.
+    double waiting = std::min(most, rate * (std::min(t, stop) - static_cast<double>(first)));
+    for (std::size_t i = maxima_.begin(); i != maxima_.end(); ++i) {
+      const double begin = static_cast<double>(maxima_[i].begin), end = static_cast<double>(maxima_[i].end);
+      if (end <= t) continue;
+      if (begin > t) {
+        const double more = std::max(0.0, std::min(begin, stop) - t);
+        waiting = std::max(0.0, waiting - (1.0 - rate) * more);
+        t += more;
+        if (t >= stop && waiting <= begin - t) break;
+        waiting -= begin - t;
+        t = begin;
+      }
+      const double more = std::max(0.0, std::min(end, stop) - t);
+      const double held = std::max(0.0, more - (most - waiting) / rate);
+      waiting += rate * (more - held);
+      stop += held;
+      t = end;
+    }
+    if (t < stop) {
+      waiting = std::max(0.0, waiting - (1.0 - rate) * (stop - t));
+      t = stop;
+    }
+    const Time done = static_cast<Time>(std::ceil(t + waiting - kRounding)) - 1;
+    if (done > last) late_ = done;
+    return {done, static_cast<Time>(std::ceil(stop - kRounding)) - last - 1};
+  }
+
+ private:
+  struct Maxima {
+    Time begin, end;  // one past the last cycle
+  };
+  Ring<Maxima> maxima_;
+  Time late_ = -1;  // the last write that had to wait
 };
 
 }  // namespace dpu::timing

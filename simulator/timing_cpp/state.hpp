@@ -68,8 +68,8 @@ struct TileState {
         stream(s),
         ports{SharedPort(c.bank_words[0]), SharedPort(c.bank_words[1]), SharedPort(c.bank_words[2]),
               SharedPort(c.bank_words[3]), SharedPort(c.bank_words[4])},
-        mxu(c, stream, ports),
-        vpu(c, stream, ports),
+        mxu(c, stream, ports, param),
+        vpu(c, stream, ports, param),
         fetch(c, s.words),
         remote(static_cast<std::size_t>(c.tiles)) {
     static_assert(kPorts == 5, "one initializer a port");
@@ -87,6 +87,7 @@ struct TileState {
   Stream stream;
   EngineState engines[kCtrl];
   SharedPort ports[kPorts];
+  ParamWrites param;
   Mxu mxu;
   Vpu vpu;
   Fetch fetch;

@@ -41,7 +41,7 @@ enum Reason : int {
 struct Config {
   Time beat_bytes, words_outstanding, fetch_burst, fetch_words, read_address;
   Time mxu_check;
-  Time vpu_check, vpu_fetch, vpu_ahead, vpu_read, vpu_drain, vpu_words, vpu_result, vpu_rows, vpu_columns;
+  Time vpu_check, vpu_fetch, vpu_ahead, vpu_read, vpu_drain, vpu_words, vpu_sums, vpu_result, vpu_rows, vpu_columns;
   Time dma_check, dma_address, load_ring_beats, load_write, store_read, store_beat, store_answer;
   Time word_bytes;
   Time end;  // cycles from the end of the last word, or the dispatch of END, to the end of the run
@@ -56,11 +56,11 @@ constexpr std::size_t kFields = sizeof(Config) / sizeof(Time);
 
 // The records of plan.py, field for field.
 struct MmWork {
-  Time tiles, rows, column, first, last, accumulate, adds, k, an, act, nx, sx, sy, nc, sc, nkx, skx, sky;
+  Time tiles, rows, column, first, last, accumulate, adds, k, maxima, an, act, nx, sx, sy, nc, sc, nkx, skx, sky;
 };
 
 struct VecWork {
-  Time scalars, entry, fetch, lane, gap, more, tail, reads, behind, between, drain, ways, acc, vbuf, out, beats;
+  Time scalars, entry, fetch, lane, gap, more, tail, reads, behind, between, drain, ways, fills, acc, vbuf, out, beats;
 };
 
 struct DmaWork {

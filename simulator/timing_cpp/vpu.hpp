@@ -12,10 +12,11 @@ namespace dpu::timing {
 // One tile's VPU. Where it reads ACC, the MXU may come between: the last beat is certain only when it is there.
 class Vpu {
  public:
-  Vpu(const Config& c, const Stream& stream, SharedPort* ports)
+  Vpu(const Config& c, const Stream& stream, SharedPort* ports, ParamWrites& param)
       : c_(c),
         stream_(stream),
         ports_(ports),
+        param_(param),
         way_{c.vpu_result, c.vpu_rows, c.vpu_columns},
         done_(static_cast<std::size_t>(c.vpu_words)) {}
 
@@ -79,7 +80,13 @@ class Vpu {
       drain += std::max<Time>(0, added - 1 - now);
     }
     if (w.ways & c_.vpu_columns) columns_free_ = now + 1 + w.tail;
-    return now + drain;
+    const Time done = now + drain;
+    if (!w.fills) return done;
+    // The last result is written in the cycle before the word is done.
+    const ParamWrites::Last end = w.behind ? param_.last(done - w.behind, done - 1, w.fills, c_.vpu_sums)
+                                           : param_.last(first + w.drain - 1, done - 1, w.fills, w.fills);
+    rows_free_ += end.later;
+    return end.written + 1;
   }
 
   // Word `i` is done in that cycle.
@@ -134,6 +141,7 @@ class Vpu {
   const Config& c_;
   const Stream& stream_;
   SharedPort* ports_;
+  ParamWrites& param_;
   const Time way_[kWays];
   Ring<Waiting> words_;
   // The oldest word: since when its operands are read, and PARAM; its use of ports.

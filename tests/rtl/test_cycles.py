@@ -23,6 +23,7 @@ from dpu.ir.isa import (
     Opcode,
     Operand,
     Reduce,
+    RowMax,
     Words,
     pack,
     signal_bit,
@@ -32,6 +33,7 @@ from dpu.ir.isa import (
 from dpu.runtime.device import Region
 from dpu.runtime.failures import SeededWeights, compile_module
 from dpu.runtime.rtl_device import RtlDevice
+from dpu.simulator.dram.params import config, load_dram
 from dpu.simulator.memory import with_dram
 from dpu.simulator.timing import simulate
 from dpu.simulator.timing_result import Timing
@@ -70,6 +72,12 @@ def conv(act: int) -> Words:
 def vec(rows: int = 16, tiles: int = 1, **f: object) -> Words:
     base = {"rows": rows, "tiles": tiles, "valid": 8, "a_src": ACC, "a_rs": 1, "a_ts": rows, "d_src": F16}
     return word(Opcode.VEC, **(base | {"d": 512, "d_rs": 2, "d_ts": 2 * rows} | f))
+
+
+def maxima(rows: int = 64, nn: int = 1, **f: object) -> Words:
+    """A product whose row maxima are written in the cycles of its last sums."""
+    at = {"rowmax": int(RowMax.INIT), "rowmax_at": 1024, "valid": 8 * nn}
+    return mm(rows, **(at | {"nn": nn, "an": rows} | f))
 
 
 def vector(rows: int, **f: object) -> Words:
@@ -156,6 +164,11 @@ MICRO: dict[str, list[Words]] = {
     ],
     "the vector engine and sums that cross banks": [mm(40, 2, nn=3, wn=16, an=40, acc=480), vec(60, a=512)],
     "the vector engine between tiles that add": [mm(40, 2, nn=3, wn=16, an=40), vec(100)],
+    "results behind row maxima": [maxima(), *[vector(8)] * 4],
+    "many results behind row maxima": [vector(8), maxima(), *[vector(8)] * 20],
+    "four results behind row maxima": [maxima(), vector(32)],
+    "results behind the row maxima of each column": [maxima(64, 3, nc=3, sc=64, wn=24), *[vector(8)] * 9],
+    "sums of columns behind row maxima": [maxima(), vec(20, 3, a_src=F16, red=int(Reduce.SUM) | RED_COLUMNS, **RED)],
 }
 """Every word exact. Scratchpads hold what earlier programs left: times do not depend on it, but for weights of -128."""
 
@@ -167,6 +180,10 @@ CLOSE: dict[str, tuple[list[Words], int]] = {
     "scalars of columns, results of two words": ([vec(5, 2, m1=pack(COL, 0), d_src=F32)] * 2, 2),
     "vectors of scalars": ([vector(64), vector(192, m1=pack(ROW, ROW)), vector(320)], 8),
     "instructions before data": ([load(Buffer.VBUF, 4096), *[mm()] * 70], 8),
+    "results between row maxima of few rows": ([maxima(3, 20), *[vector(8)] * 9], 3),
+    "sums of rows behind row maxima": ([maxima(), vec(64, a_src=F16, red=int(Reduce.SUM), **RED)], 2),
+    "pairs of rows behind row maxima": ([maxima(), vec(64, a_src=F16, red=int(Reduce.SUM_SQ), **RED)], 4),
+    "three sums of rows behind row maxima": ([maxima(), *[vec(8, a_src=F16, red=int(Reduce.SUM), **RED)] * 3], 7),
 }
 """Words that the model has within a few cycles."""
 
@@ -210,6 +227,49 @@ def test_words_within_a_few_cycles(tiny: RtlDevice, region: Region, name: str) -
     words, bound = CLOSE[name]
     rtl, model = both(tiny, region, words)
     assert abs(rtl.cycles - model.cycles) <= bound, "\n".join(cycles.differences(rtl, model, 9))
+
+
+BURSTS: dict[str, list[Words]] = {
+    "a beat": [load()],
+    "beats": [load()] * 5,
+    "beats one after the other": [load(flags=int(Flag.DRAIN))] * 40,
+    "pieces of pages": [load(Buffer.VBUF, 2496, flags=int(Flag.DRAIN), offset=3072 * k) for k in range(10)],
+    "beats apart": [load(inner=64, n=(48, 1, 1), dstride=(512, 0, 0), sstride=(8, 0, 0))],
+    "a store": [store()],
+    "stores one after the other": [store(flags=int(Flag.DRAIN))] * 40,
+    "long stores": [store(Buffer.VBUF, 2496, flags=int(Flag.DRAIN), offset=3072 * k) for k in range(10)],
+    "to and fro": [
+        word
+        for k in range(10)
+        for word in (
+            load(Buffer.VBUF, 2496, offset=3072 * k, wait=wait_bit(S) if k else 0, signal=signal_bit(S)),
+            store(Buffer.VBUF, 2496, offset=BYTES // 2 + 3072 * k, wait=wait_bit(L), signal=signal_bit(L)),
+        )
+    ],
+}
+
+
+@pytest.mark.parametrize("clock_hz", [100e6, 250e6])
+@pytest.mark.parametrize("name", BURSTS)
+def test_every_word_to_the_cycle_behind_hbm2(name: str, clock_hz: float) -> None:
+    """Refresh and rows that are open included, where both begin with none and have all at the same places."""
+    dram = TINY.dram.model_copy(update={"port_bytes_per_cycle": 64})
+    arch = with_dram(TINY.model_copy(update={"clock_hz": clock_hz, "dram": dram}), "hbm2_vu47p")
+    device = RtlDevice(arch, checked=True)
+    device.idle = cycles.in_phase(arch)
+    stream = [np.concatenate([*BURSTS[name], END])]
+    place = Region(device.allocate(BYTES), BYTES)
+    device.wait(device.submit(device.load("words", stream), {1: place}))
+    model = simulate(arch, stream, "words", places=device.places["words"])
+    assert cycles.differences(device.timings["words"], model, 9) == []
+    device.close()
+
+
+def test_runs_begin_where_refresh_does() -> None:
+    arch = with_dram(load_arch("dpu_f2"), "hbm2_vu47p")
+    idle, period = cycles.in_phase(arch), config(load_dram("hbm2_vu47p"), arch.clock_hz, 12).refresh_period
+    assert [(at + cycles.START + idle(at)) % period for at in (0, 1, 972, 973, 974, 12345)] == [0] * 6
+    assert idle(973) == 0 and cycles.in_phase(TINY)(17) == 0
 
 
 NET = """func.func @net(%x: tensor<1x128x64xf16> {dpu.name = "x"}) -> (tensor<1x128x64xf16> {dpu.name = "y"}) {

@@ -69,6 +69,8 @@ SUMS = {"red": int(Reduce.SUM) | RED_COLUMNS}
         ({"rows": 10, "tiles": 2, "valid": 13}, 10 * (2 + 1)),
         ({"rows": 10, "tiles": 2, "valid": 13, "d_src": F32}, 10 * (2 + 2)),  # two words of the result
         ({"rows": 10, "tiles": 2, "valid": 13, "a_src": F32}, 10 * (2 + 2)),  # of the operand
+        # of both only the last tile waits for operands, but for four rows that were read ahead
+        ({"rows": 39, "tiles": 2, "valid": 13, "a_src": F32, "lanes": 16}, 39 * (4 + 1) + 39 - 4),
         ({"rows": 10, "tiles": 1, "valid": 13, "func": int(Function.RECIP)}, 10 * 4),  # four lanes
         (VECTOR | {"rows": 342}, 11),  # a beat is 32 rows
         (VECTOR | {"rows": 342, "func": int(Function.RSQRT)}, 86),

@@ -29,7 +29,7 @@ from dpu.simulator.dram.beats import Beats
 from dpu.simulator.dram.core import NEVER, Counters, Note, PythonCore
 from dpu.simulator.dram.params import DramFile, Parameter, config, dram_names, load_dram
 from dpu.simulator.memory import with_dram
-from dpu.simulator.plan import moves, plan
+from dpu.simulator.plan import Places, moves, plan
 from dpu.simulator.profile import profile
 from dpu.simulator.report import ProgramReport, load_report, report_html, write_report
 from dpu.simulator.timing import simulate
@@ -584,6 +584,14 @@ def test_base_registers_lie_one_after_the_other() -> None:
     assert found == {0: (4096, 64, (1, 1, 1), (0, 0, 0)), 1: (8192 + 64, 64, (1, 1, 1), (0, 0, 0))}
     assert at == 12288  # the stream, behind the regions
     assert p.words[p.move].view(DMA)["inner"].tolist() == [64, 64]
+    (found,), (at,) = moves(TINY, [p], Places({0: 1 << 20, 1: 64}, (1 << 30,)))
+    assert (found[0][0], found[1][0], at) == ((1 << 20) + 4096, 128, 1 << 30)
+
+
+def test_refresh_begins_again() -> None:
+    """3.9 us of HBM2 are 975 cycles at 250 MHz; of a file without refresh there is no period."""
+    assert config(load_dram("hbm2_vu47p"), 250e6, 4).refresh_period == 975
+    assert config(TOY, 250e6, 4).refresh_period == 0
 
 
 # Errors
