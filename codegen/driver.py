@@ -40,6 +40,7 @@ from ..passes.policy import Choices, Policy, kept_lines, named_policy
 from ..passes.quantise import quantise
 from ..passes.smooth import SmoothQuant
 from ..passes.stage import Stage
+from ..passes.weave_attention import weave
 from .emit import Assembler, Emitted, HostInputs, Lowered
 from .precisions import GRAPHS
 from .verify.verify import verify_program
@@ -204,6 +205,7 @@ def lower_onnx(
         [
             stage("lower-to-tile", lambda: lowered.extend(lower_module(module, arch, fetch, part))),
             stage("overlap-prologues", each(overlap)),
+            stage("weave-attention", each(lambda p: weave(p, arch))),
             stage("plan-scratchpad", each(lambda p: plan(p, arch))),
         ]
     )

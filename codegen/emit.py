@@ -20,6 +20,7 @@ from ..passes.lower.constants import ConstantPool, ConstantsImage, Fetch, Maker
 from ..passes.lower.program import LoweredEntry, lower_module
 from ..passes.overlap_prologues import overlap
 from ..passes.plan_scratchpad import plan
+from ..passes.weave_attention import weave
 from .ahead import ahead
 from .dpufile import load, save
 from .encode import Encoded, encode
@@ -96,6 +97,7 @@ def emit(
     lowered = lower_module(module, arch, fetch)
     for e, _ in lowered:
         overlap(e.program)
+        weave(e.program, arch)
         plan(e.program, arch)
     return assemble(lowered, arch, host_inputs, constants)
 

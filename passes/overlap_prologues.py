@@ -46,7 +46,7 @@ class OverlapPrologues(ModulePass):
 
 
 @dataclass
-class _Group:
+class Group:
     """Consecutive sections of one block and phase, over all tiles."""
 
     key: tuple[int, int, int, str]
@@ -95,28 +95,29 @@ def extent(op: Instr) -> Extent | None:
     return value, lo, hi
 
 
-def _groups(program: TileProgram) -> Iterator[_Group]:
+def _groups(program: TileProgram) -> Iterator[Group]:
     """One after the other: what a group touches is forgotten with it."""
-    group: _Group | None = None
+    group: Group | None = None
     for section in program.sections:
         key = (section.tag, section.stream, section.step, section.phase)
         if group is None or group.key != key:
             if group is not None:
                 yield group
-            group = _Group(key)
+            group = Group(key)
         group.add(section)
     if group is not None:
         yield group
 
 
-def _conflict(reads: list[Extent], writes: list[Extent]) -> bool:
+def conflict(reads: list[Extent], writes: list[Extent]) -> bool:
+    """Whether some bytes are in both."""
     by_tensor: dict[Dram, list[tuple[int, int]]] = {}
     for value, lo, hi in writes:
         by_tensor.setdefault(value, []).append((lo, hi))
     return any(lo < z and a < hi for value, lo, hi in reads for a, z in by_tensor.get(value, ()))
 
 
-def _movable(prologue: _Group, main: _Group) -> bool:
+def _movable(prologue: Group, main: Group) -> bool:
     """The prologue needs nothing that the main part makes, on chip or in DRAM, and disturbs nothing there."""
     used = prologue.reads | prologue.writes
     if not used.isdisjoint(main.made):
@@ -124,7 +125,7 @@ def _movable(prologue: _Group, main: _Group) -> bool:
     if not used.isdisjoint(main.writes) or not prologue.writes.isdisjoint(main.reads):
         return False
     touched = prologue.loads + prologue.stores
-    return not _conflict(touched, main.stores) and not _conflict(main.loads, prologue.stores)
+    return not conflict(touched, main.stores) and not conflict(main.loads, prologue.stores)
 
 
 AT = 0.5
@@ -138,7 +139,7 @@ def _by_tile(sections: list[Section]) -> dict[int, list[Section]]:
     return found
 
 
-def _woven(prologue: _Group, main: _Group, at: float) -> list[Section]:
+def _woven(prologue: Group, main: Group, at: float) -> list[Section]:
     """A prologue's sections spread over those of a main part from a part `at` of each tile's on."""
     found: list[Section] = []
     parts = _by_tile(prologue.sections)
@@ -165,10 +166,10 @@ def overlap(program: TileProgram) -> None:
     """Reorder the sections of one program in place."""
     order: list[Section] = []
     stored: list[Extent] = []  # by the main part before `last`
-    last: _Group | None = None  # its sections are not in `order` yet
+    last: Group | None = None  # its sections are not in `order` yet
     for group in _groups(program):
         if last is not None and group.is_prologue and not last.is_prologue and not last.full and _movable(group, last):
-            last.sections = _woven(group, last, AT if _conflict(group.loads, stored) else 0.0)
+            last.sections = _woven(group, last, AT if conflict(group.loads, stored) else 0.0)
             last.full = True
         else:
             if last is not None:

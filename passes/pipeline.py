@@ -39,6 +39,7 @@ PASSES: dict[str, str] = {
     "quantise": "quantise:Quantise",
     "lower-to-tile": "lower_to_tile:LowerToTile",
     "overlap-prologues": "overlap_prologues:OverlapPrologues",
+    "weave-attention": "weave_attention:WeaveAttention",
     "plan-scratchpad": "plan_scratchpad:PlanScratchpad",
 }
 """Every pass: its name -> module in this folder and class. A class is imported when its pass is asked for."""

@@ -8,13 +8,15 @@ ring is blocked by something long-lived, the first gap that fits is taken.
 from __future__ import annotations
 
 from bisect import insort
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from ..errors import DpuError
+from ..errors import DpuError, ScratchpadFull
 from ..ir.arch import Arch, load_arch
 from ..ir.isa import TABLE_SLOTS
 from ..ir.tile import ProgramOp
@@ -98,10 +100,26 @@ def plan(program: TileProgram, arch: Arch) -> None:
     Raises:
         DpuError: live buffers exceed a scratchpad.
     """
+    for buf, at in _places(program, arch):
+        buf.at = at
+
+
+@uncollected()
+def fits(program: TileProgram, arch: Arch) -> bool:
+    """Whether every buffer finds its place."""
+    try:
+        deque(_places(program, arch), maxlen=0)
+    except ScratchpadFull:
+        return False
+    return True
+
+
+def _places(program: TileProgram, arch: Arch) -> Iterator[tuple[Buf, int]]:
+    """Each buffer and its address, in program order."""
     words = {**arch.words, "table": TABLE_SLOTS}
     rings: dict[tuple[int, str], _Ring] = {}
     last = last_uses(program)
-    dying: dict[int, list[tuple[_Ring, Buf]]] = {}  # of the buffers that live
+    dying: dict[int, list[tuple[_Ring, int, int]]] = {}  # address and words of the buffers that live
     number = 0
     for section in program.sections:
         for op in section.ops:
@@ -120,8 +138,8 @@ def plan(program: TileProgram, arch: Arch) -> None:
                         hint="use an arch with a larger scratchpad",
                         code="E233",
                     )
-                op.at = place
-                dying.setdefault(last[op], []).append((ring, op))
-            for ring, dead in dying.pop(number, ()):
-                ring.free(dead.at, dead.words)
+                yield op, place
+                dying.setdefault(last[op], []).append((ring, place, op.words))
+            for ring, at, size in dying.pop(number, ()):
+                ring.free(at, size)
             number += 1

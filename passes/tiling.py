@@ -225,6 +225,21 @@ def _chunk(where: str, what: str, most: int, lines: int, step: int, arch: Arch) 
     return chunk
 
 
+def vector_bound(arch: Arch) -> bool:
+    """Whether the lanes take longer for the exponentials of a block of scores, of 8 bits, than the array for the two
+    products with it, each a cycle a row and column tile."""
+    return cdiv(arch.cols, arch.lanes) > 2
+
+
+def longest_product(arch: Arch, kind: str) -> int:
+    """Cycles that a product of a linear's section takes at most, if it is longer than that of one group.
+
+    Where `weave_attention` runs it between those of an attention, the next scores must not wait for it: what the vector
+    unit takes for a block of scores in a quarter of ACC. GEGLU stands beside no attention.
+    """
+    return arch.words["acc"] // 4 * cdiv(arch.cols, arch.lanes) if vector_bound(arch) and kind != "geglu" else 1 << 60
+
+
 ACT_PARTS = 3
 
 
@@ -237,9 +252,10 @@ def act_parts(rows: int, line: int, arch: Arch) -> list[tuple[int, int]]:
 
 
 def linear_blocks(
-    where: str, kt: int, nt: int, rows: int, group: int, arch: Arch, planes: int = 1, step: int = 1
+    where: str, kt: int, nt: int, rows: int, group: int, arch: Arch, longest: int, planes: int = 1, step: int = 1
 ) -> Blocks:
-    """Blocks of a linear: `kt` reduction tiles, `nt` column tiles, at most `rows` rows, panels in multiples of `group`.
+    """Blocks of a linear: `kt` reduction tiles, `nt` column tiles, at most `rows` rows, panels in multiples of `group`
+    whose product takes at most `longest` cycles.
 
     Each scratchpad is used by at most: the block at work, the next block's prologue, and what drains. Of `planes` 2,
     products and their epilogue take twice the room. A part of the reduction is a multiple of `step` tiles.
@@ -265,6 +281,7 @@ def linear_blocks(
         and (panel + group) * limit <= min(w["vbuf"] // 5, w["acc"] // 4) // planes
         and (panel + group) * kt * arch.rows <= w["wgt"] // 3
         and (panel + group) * arch.cols * 2 <= w["param"] // 32
+        and (panel + group) * limit * kt <= longest
     ):
         panel += group
     return Blocks(limit, panel, sub, chunk)

@@ -497,6 +497,7 @@ class Flow:
         if before is not None:
             self._take(e, before)
         if now is not None and total is not None:
+            e.cut()  # the next scores are made, this product waits for exponentials
             now.product = self.low.multiply(e, now.block, now.scores.keys, p, total)
             self.count += 1
         self.ahead, self.late = item, now

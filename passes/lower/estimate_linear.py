@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ...ir.arch import Arch
 from ...ir.isa import RED_ACCUMULATE, RED_COLUMNS, Function, Op2, Operand, pack
 from ..int4 import run_bytes
-from ..tiling import Blocks, act_parts, balanced, cdiv, linear_blocks, reduction_step
+from ..tiling import Blocks, act_parts, balanced, cdiv, linear_blocks, longest_product, reduction_step
 from .estimate_kernel import LEAD
 from .estimate_shapes import LinearShape, RowwiseShape, SectionShape
 from .estimate_words import (
@@ -95,10 +95,18 @@ def linear_plan(s: LinearShape, where: str, arch: Arch) -> list[Blocks]:
     def blocks(p: SectionShape, most: int) -> Blocks:
         group = cdiv(p.n // s.heads, c) if p.kind == "q8_head" and s.heads else p.halves
         nt = p.halves * cdiv(p.n, c)
-        return linear_blocks(where, kt, nt, most, group, arch, s.planes, reduction_step(arch, p.bits))
+        longest = longest_product(arch, p.kind)
+        return linear_blocks(where, kt, nt, most, group, arch, longest, s.planes, reduction_step(arch, p.bits))
 
     rows = min(blocks(p, rows).rows for p in s.sections)
     return [blocks(p, rows) for p in s.sections]
+
+
+def prologue_cycles(s: LinearShape, rows: int, arch: Arch) -> int:
+    """About the cycles of the vector unit's passes over rows before they are multiplied: quantisation, with LayerNorm
+    or without row maxima the maximum before it."""
+    passes = 0 if s.stored else 1 if s.static or (s.supplied and not s.norm) else 2
+    return passes * rows * sum(cdiv(k, arch.cols) for k in s.widths) * cdiv(arch.cols, arch.lanes)
 
 
 def linear_parts(s: LinearShape, rows: int, tiles: int) -> int:

@@ -8,7 +8,7 @@ and the DRAM's latency and rate. The tile is the one that has most to do; the ot
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -20,12 +20,14 @@ from ...ir.isa import Words
 from ...ir.tile_program import uncollected
 from ...simulator.dram.params import load_dram
 from ..overlap_prologues import AT, begin
+from ..tiling import cdiv, vector_bound
 from . import estimate_kernel
 from .estimate_attention import attention
 from .estimate_dram import has_l2, l2_times, weights
-from .estimate_linear import linear, linear_parts, linear_plan, rowwise
+from .estimate_linear import linear, linear_parts, linear_plan, prologue_cycles, rowwise
 from .estimate_matrix import conv, conv_parts
 from .estimate_shapes import AttentionShape, ConvShape, EntryShape, LinearShape, OpShape, RowwiseShape, Shape
+from .estimate_weave import Part, before, behind
 from .estimate_words import (
     ALL,
     CUT,
@@ -339,7 +341,41 @@ class Estimator:
                     passes=_passes(op.shape),
                 )
             )
-        return found
+        return self._woven(entry, plan, found, columns)
+
+    def _woven(
+        self, entry: EntryShape, plan: Sequence[_Written], found: list[OpEstimate], columns: _Columns
+    ) -> list[OpEstimate]:
+        """The same with attention under the other stream's matrix work, where `weave_attention` puts it there."""
+        more = [0.0] * len(found)
+        for i, w in enumerate(plan):
+            if not vector_bound(self.arch) or not isinstance(entry.ops[i].shape, AttentionShape) or w.samples < 2:
+                continue
+            attention = self._part(entry.ops[i], w, found[i], columns)
+            j = i - 2 if i > 1 and found[i - 1].mxu == 0 else i - 1
+            if j >= 0 and isinstance(entry.ops[j].shape, LinearShape) and plan[j].samples > 1:
+                now = before(self.arch, self._part(entry.ops[j], plan[j], found[j], columns), attention)
+                more[j], more[i] = more[j] + now[0], more[i] + now[1]
+                if j < i - 1 and now[1]:
+                    more[i - 1] -= found[i - 1].cycles / w.samples
+            j = i + 1
+            if j < len(found) and isinstance(entry.ops[j].shape, LinearShape) and plan[j].samples > 1:
+                now = behind(self.arch, attention, self._part(entry.ops[j], plan[j], found[j], columns))
+                more[i], more[j] = more[i] + now[0], more[j] + now[1]
+        return [replace(o, cycles=max(0, round(o.cycles + m))) for o, m in zip(found, more, strict=True)]
+
+    def _part(self, op: OpShape, w: _Written, found: OpEstimate, columns: _Columns) -> Part:
+        """What a sample's last or first block takes."""
+        blocks, prologue = w.samples, 0.0
+        if isinstance(op.shape, LinearShape):
+            blocks *= cdiv(w.tokens, linear_plan(op.shape, op.where, self.arch)[0].rows)
+            prologue = w.samples * prologue_cycles(op.shape, w.tokens, self.arch)
+        first = self._ends[w.number - 1][1][0] if w.number else 0
+        words = columns.mm[first : self._ends[w.number][1][0]]
+        acc, longest = (
+            int(n.max(initial=0)) for n in (words[:, 3], words[:, 0] * np.maximum(words[:, 1], self.arch.rows))
+        )
+        return Part(found.mxu / blocks, (found.vpu - prologue) / blocks, acc, longest, prologue / blocks)
 
 
 def _blocks(steps: Sequence[tuple[int, ...]]) -> tuple[list[int], list[int], list[int], bool]:

@@ -17,7 +17,7 @@ from ...ir.qgraph import QLinearOp, section_bits
 from ...ir.tile_program import Buf, Dram
 from ..int4 import contiguous, inputs_of, pack_int4, quantise_int4, run_bytes
 from ..pack_weights import pack_rows, row_scales, rows_of
-from ..tiling import Blocks, Unit, act_parts, linear_blocks, reduction_step, row_blocks
+from ..tiling import Blocks, Unit, act_parts, linear_blocks, longest_product, reduction_step, row_blocks
 from ..weights import F32, Fixed, column_sums, pack_tiles, pad_rows, quantised, shifted_bias
 from .constants import PANEL, Bytes
 from .context import Block, Lowering, all_units, at, exponent, grid, pitch, stat_parts
@@ -61,8 +61,9 @@ def plan_linear(op: QLinearOp, where: str, arch: Arch) -> list[SectionPlan]:
     most = max((u.hi - u.lo for group in all_units(samples, tokens, arch) for u in group), default=1)
     plans: list[SectionPlan] = []
 
-    def cut(n: int, most: int, group: int, bits: int) -> Blocks:
-        return linear_blocks(where, kt, n, most, group, arch, op.planes, reduction_step(arch, bits))
+    def cut(n: int, most: int, group: int, bits: int, kind: str) -> Blocks:
+        longest = longest_product(arch, kind)
+        return linear_blocks(where, kt, n, most, group, arch, longest, op.planes, reduction_step(arch, bits))
 
     sections = zip(op.weights, op.kinds.data, op.stats.data, section_bits(op), strict=True)
     for w, kind, stats, bits in sections:
@@ -71,10 +72,10 @@ def plan_linear(op: QLinearOp, where: str, arch: Arch) -> list[SectionPlan]:
         group = halves
         if kind.data == "q8_head":
             group = -(-n // op.heads.value.data // c) if op.heads else 1
-        blocks = cut(halves * -(-n // c), most, group, bits)
+        blocks = cut(halves * -(-n // c), most, group, bits, kind.data)
         plans.append(SectionPlan(kind.data, stats.data, n, halves, group, bits, blocks))
     rows = min(p.blocks.rows for p in plans)
-    return [replace(p, blocks=cut(p.halves * -(-p.n // c), rows, p.group, p.bits)) for p in plans]
+    return [replace(p, blocks=cut(p.halves * -(-p.n // c), rows, p.group, p.bits, p.kind)) for p in plans]
 
 
 @dataclass(frozen=True)
