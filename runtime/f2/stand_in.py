@@ -10,6 +10,7 @@ import hashlib
 import os
 import shutil
 import tempfile
+import threading
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -98,33 +99,36 @@ class StandIn:
 
 
 class Lease:
-    """A share in the stand-in of this process."""
+    """A share in the stand-in of this process; slots take and release theirs at any time, each on its own thread."""
 
     def __init__(self, arch: Arch) -> None:
         global _shared, _leases
-        if _shared is None:
-            given = {"DPU_F2_STALL_SECONDS": str(STALL_SECONDS), "DPU_F2_COOL_SECONDS": str(COOL_SECONDS)}
-            settings = Settings.of({**given, **os.environ})
-            _shared = StandIn(arch, SLOTS, os.environ.get(FAULTS, ""), settings=settings)
-        if _shared.arch.digest != arch.digest:
-            what = f"has cards of '{_shared.arch.name}' in this process, not of '{arch.name}'"
-            raise DpuError(f"--card {NAME}", what, code="E501")
-        _leases += 1
-        self._held = True
-        self.settings = _shared.settings
+        with _lock:
+            if _shared is None:
+                given = {"DPU_F2_STALL_SECONDS": str(STALL_SECONDS), "DPU_F2_COOL_SECONDS": str(COOL_SECONDS)}
+                settings = Settings.of({**given, **os.environ})
+                _shared = StandIn(arch, SLOTS, os.environ.get(FAULTS, ""), settings=settings)
+            if _shared.arch.digest != arch.digest:
+                what = f"has cards of '{_shared.arch.name}' in this process, not of '{arch.name}'"
+                raise DpuError(f"--card {NAME}", what, code="E501")
+            _leases += 1
+            self._held = True
+            self.settings = _shared.settings
 
     def release(self) -> None:
         """Give it back; the last one closes the stand-in."""
         global _shared, _leases
-        if not self._held:
-            return
-        self._held = False
-        _leases -= 1
-        if not _leases and _shared is not None:
-            _shared.close()
-            _shared = None
+        with _lock:
+            if not self._held:
+                return
+            self._held = False
+            _leases -= 1
+            if not _leases and _shared is not None:
+                _shared.close()
+                _shared = None
 
 
+_lock = threading.Lock()  # of the two below
 _shared: StandIn | None = None
 _leases = 0
 

@@ -17,6 +17,8 @@ from dpu.errors import DpuError
 from dpu.ir.f2_regmap import COUNT_HZ
 from dpu.measurement import read_measurements
 from dpu.runtime.f2.stand_in import FAULTS
+from dpu.runtime.generate import make_image
+from dpu.runtime.pipeline import Request
 
 from .small_pipeline import small_pipeline
 
@@ -65,6 +67,34 @@ def test_another_picture_than_the_simulators_ends_with_code_1(
     monkeypatch.setattr(f2_image, "make_image", other)
     code, said, _ = run(f"dpubench f2-image {program} --card stand-in --steps 1")
     assert code == 1 and "the image is DIFFERENT from the simulator's, byte for byte" in said
+
+
+# Several slots
+
+
+@pytest.fixture(scope="module")
+def pictures(program: Path, tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
+    """The simulator's, of seeds 0 to 3."""
+    out = tmp_path_factory.mktemp("pictures") / "sim.png"
+    found = []
+    for seed in range(4):
+        make_image(program, "sim", Request("a red fox", seed=seed, steps=2), out, timed=False)
+        found.append(out.read_bytes())
+    assert len(set(found)) == 4
+    return found
+
+
+@pytest.mark.parametrize("faults", ["", "bus-dead:1@400/never"], ids=["two slots", "one of two fails"])
+def test_images_spread_over_slots_are_the_simulators(
+    run: Run, program: Path, pictures: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faults: str
+) -> None:
+    """Two models at once, each in a thread of its own."""
+    monkeypatch.setenv(FAULTS, faults)
+    line = f'dpurun {program} --target f2 --card stand-in:0,1 --images 4 --prompt "a red fox" --steps 2'
+    code, _, err = run(f"{line} -o {tmp_path / 'fox.png'}")
+    assert code == 0, err
+    assert [(tmp_path / f"fox-{seed}.png").read_bytes() for seed in range(4)] == pictures
+    assert ("slot 1 failed, the others made its images" in err and "E434" in err) == bool(faults)
 
 
 # Faults

@@ -31,7 +31,7 @@ struct Stopped : std::runtime_error {
 };
 
 class Card;
-Card* current = nullptr;  // whose model is being evaluated
+thread_local Card* current = nullptr;  // whose model this thread evaluates: cards of several slots run at once
 
 class Card {
  public:
