@@ -9,6 +9,7 @@ so that one load gives all of it. Structs are packed; later versions of the SDK 
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -192,6 +193,7 @@ def library(path: str) -> ctypes.CDLL:
 
 _users: Counter[str] = Counter()
 """Open cards, by library."""
+_users_lock = threading.Lock()  # slots open and close on threads of their own
 
 
 class SdkCard:
@@ -208,9 +210,10 @@ class SdkCard:
         self._handles: dict[int, int] = {}
         if not 0 <= slot < SLOTS:
             raise DpuError(self.where, "no such slot", hint=f"slots are 0 to {SLOTS - 1}", code="E432")
-        if not _users[path]:
-            self._need(lib.fpga_mgmt_init(), "the SDK does not start")
-        _users[path] += 1
+        with _users_lock:
+            if not _users[path]:
+                self._need(lib.fpga_mgmt_init(), "the SDK does not start")
+            _users[path] += 1
         self._path = path
 
     def describe(self, metrics: bool = False) -> ImageInfo:
@@ -299,9 +302,10 @@ class SdkCard:
         """Release the BARs; with the last card, the SDK."""
         self.detach()
         if self._path:
-            _users[self._path] -= 1
-            if not _users[self._path]:
-                self._lib.fpga_mgmt_close()
+            with _users_lock:
+                _users[self._path] -= 1
+                if not _users[self._path]:
+                    self._lib.fpga_mgmt_close()
             self._path = ""
 
     def _handle(self, bar: int) -> int:
