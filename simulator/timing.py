@@ -9,7 +9,8 @@ Rules, which are those of the RTL (pages of `rtl/doc`; constants and costs from 
   are there. A word's tokens count from the cycle after it is done, remote ones `latency.remote_signal` later.
 - MXU: checks a word, loads its weights a tile ahead, and streams rows without a gap; never waits for a port.
 - VPU: checks a word, reads operands for two words ahead of the lanes, and lets a beat in when they are there. Where it
-  reads ACC in a bank that the MXU reads, it gets the cycles that are left; four elements are read ahead.
+  reads ACC in a bank that the MXU reads, it gets the cycles that are left; four elements are read ahead. Results of
+  all banks of PARAM wait while the MXU writes row maxima; two groups of row sums do, then no more are added up.
 - LOAD, STORE: up to 4 words between start and done. LOAD's addresses go out one burst a cycle, data come `dram.latency`
   later; data phases follow each other in order, without a gap. STORE's response comes `dram.response` after the data.
 - The data phase runs at the rate that the DRAM model grants, at most one port's rate, one scratchpad word a cycle and

@@ -16,7 +16,7 @@ Ints = npt.NDArray[np.int64]
 
 NOT_MODELLED = (
     "what the VPU uses of shared ports cycle by cycle: it is spread evenly over a word's beats, bank by bank",
-    "conflicts at PARAM's ports",
+    "conflicts at PARAM's ports, but for results of all banks that wait for row maxima",
     "a producer that stalls because a semaphore holds 255 tokens",
     "host submit and interrupt latency",
 )
