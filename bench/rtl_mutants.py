@@ -1,8 +1,9 @@
 """`dpubench rtl-mutants`: is every seeded fault of the RTL caught, by which test, and after how long?
 
-Faults are tried one by one on one build (`rtl_mutator`): random programs first, then, for those that live, the benches
-of their module and of the whole. A fault that every test passes is a survivor: it needs a new test, or a proof that it
-changes nothing, which is kept with its reason in `rtl/equivalent_mutants.json`. The result file is the state.
+Faults are tried one by one on one build (`rtl_mutator`): those of the tiles on random programs first, then all that
+live on the benches of their module and of the whole. A fault that every test passes is a survivor: it needs a new test,
+or a proof that it changes nothing, which is kept with its reason in `rtl/equivalent_mutants.json`. The result file is
+the state.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import multiprocessing
 import os
 import resource
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -28,7 +30,7 @@ from ..rtl import toolchain
 from ..rtl.model import TOP
 from .campaign import design, run_block
 from .resumed import check_same, read_record
-from .rtl_mutator import OPERATORS, Mutant, Site, draw, write
+from .rtl_mutator import OPERATORS, Mutant, Site, around, draw, everything, write
 from .rtl_seeds import BLOCK
 
 SHAPE = "pair"
@@ -36,20 +38,23 @@ PROGRAMS = "random programs"  # their name among the tests
 FIRST = 3_000_000  # seeds that no committed campaign has
 BLOCKS = 3  # without pauses, with some on a shared memory, with many on HBM2
 SECONDS = 25  # CPU of the random programs of one fault: the design takes a fifth
-WALL = 900  # seconds of one bench; those of the design take up to a minute
+WALL = 400  # seconds of one bench, which is built by then; those of the design take up to a minute
 EQUIVALENT = toolchain.FOLDER / "equivalent_mutants.json"
 
 BENCHES: dict[str, tuple[str, ...]] = {
-    "mxu": ("test_mxu", "test_mxu_packed"),
-    "vpu": ("test_vpu", "test_float"),
-    "dma": ("test_load_store",),
-    "ctrl": ("test_registers", "test_host", "test_fetch", "test_sequencer", "test_tokens", "test_top"),
-    "mem": ("test_memories",),
-    "common": ("test_float", "test_memories"),
-    "": ("test_top",),
+    "mxu": ("rtl/test_mxu", "rtl/test_mxu_packed"),
+    "vpu": ("rtl/test_vpu", "rtl/test_float"),
+    "dma": ("rtl/test_load_store",),
+    "ctrl": tuple(f"rtl/test_{n}" for n in ("registers", "host", "fetch", "sequencer", "tokens", "top")),
+    "mem": ("rtl/test_memories",),
+    "common": ("rtl/test_float", "rtl/test_memories"),
+    "": ("rtl/test_top",),
+    "f2": ("f2/test_cl_modules", "f2/test_cl_card", "f2/test_cl_trouble"),
+    "xrt": ("xrt/test_kernel",),
 }
-"""The tests of each folder of rtl/."""
-ALWAYS = ("test_faults", "test_compiled", "test_cycles")
+"""The tests of each folder of rtl/, by their place in tests/."""
+ALWAYS = ("rtl/test_faults", "rtl/test_compiled", "rtl/test_cycles")
+"""Tests of the tiles, whatever folder of theirs the fault is in."""
 
 
 class _Model(BaseModel):
@@ -77,7 +82,8 @@ class Mutants(_Model):
 
     provenance: str = Provenance.SIMULATED.label
     command: str
-    design: str
+    design: str  # digest of the tiles' modules
+    around: str  # of those that put them on a card
     seed: int
     each: int
     shape: str = SHAPE
@@ -118,7 +124,7 @@ def _line(text: str) -> str:
 
 def folder(mutants: Sequence[Mutant]) -> tuple[Path, list[Path]]:
     """Where the copy of the source lies: in the cache, so that its builds are found again."""
-    place = toolchain.cache_folder() / "mutants" / f"{design()}-{len(mutants)}"
+    place = toolchain.cache_folder() / "mutants" / f"{toolchain.digest(everything())}-{len(mutants)}"
     return place, write(mutants, place)
 
 
@@ -129,8 +135,18 @@ def equivalent() -> dict[str, str]:
 
 
 @cache
+def _paths() -> dict[str, Path]:
+    return {p.stem: p for p in everything()}
+
+
+def _of_tiles(module: str) -> bool:
+    """Whether random programs run on it: not what is around the tiles."""
+    return _paths()[module] in toolchain.sources(TOP)
+
+
+@cache
 def _source(module: str) -> list[str]:
-    return next(p for p in toolchain.sources(TOP) if p.stem == module).read_text().splitlines()
+    return _paths()[module].read_text().splitlines()
 
 
 def name_of(o: Outcome | Site) -> str:
@@ -191,7 +207,7 @@ def tests_folder() -> Path:
     Raises:
         DpuError: E428, this is no checkout.
     """
-    found = toolchain.FOLDER.parent / "tests" / "rtl"
+    found = toolchain.FOLDER.parent / "tests"
     if not found.is_dir():
         raise DpuError(toolchain.WHERE, f"no '{found}'", "benches are in its source", "use a checkout", code="E428")
     return found
@@ -203,10 +219,15 @@ def _bench(name: str, place: Path) -> tuple[str, float]:
     file = tests_folder() / f"{name}.py"
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-m", "not slow", "--tb=line", f"--rtl-sources={place}"]
     command.append(str(file))
+    child = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    )
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=WALL)
-        out, code = done.stdout, done.returncode
+        out, _ = child.communicate(timeout=WALL)
+        code = child.returncode
     except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)  # with the simulation that pytest waits for
+        child.wait()
         out, code = f"FAILED {name} - it does not end", 1
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     took = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
@@ -221,9 +242,9 @@ def _bench(name: str, place: Path) -> tuple[str, float]:
 
 def benches(module: str) -> tuple[str, ...]:
     """The pytest files that look at a module, its own first."""
-    path = next(p for p in toolchain.sources(TOP) if p.stem == module)
-    part = path.parent.relative_to(toolchain.FOLDER)
-    return (*BENCHES[part.parts[0] if part.parts else ""], *ALWAYS)
+    part = _paths()[module].parent.relative_to(toolchain.FOLDER)
+    own = BENCHES[part.parts[0] if part.parts else ""]
+    return (*own, *ALWAYS) if _of_tiles(module) else own
 
 
 # The whole.
@@ -262,7 +283,7 @@ def measure(
             raise DpuError(toolchain.WHERE, f"the design without faults fails: {by}", said, code="E416")
         found.clean.append(PROGRAMS)
     for o in order:
-        if o.caught_by or PROGRAMS in o.passed:
+        if o.caught_by or PROGRAMS in o.passed or not _of_tiles(o.module):
             continue
         on(o.id)
         o.caught_by, o.said, took = random_programs(files)
@@ -296,7 +317,7 @@ def measure(
 
 
 def _state(mutants: Sequence[Mutant], seed: int, each: int, out: Path | None, command: str) -> Mutants:
-    fresh = Mutants(command=command, design=design(), seed=seed, each=each)
+    fresh = Mutants(command=command, design=design(), around=toolchain.digest(around()), seed=seed, each=each)
     for m in mutants:
         s = m.site
         fresh.outcomes.append(
@@ -305,5 +326,7 @@ def _state(mutants: Sequence[Mutant], seed: int, each: int, out: Path | None, co
     if out is None or not out.is_file():
         return fresh
     old = read_record(out, Mutants, "faults that are in it are not run again")
-    check_same(out, old, fresh, ("design", "seed", "each"), "faults", "their outcomes cannot be added to these")
+    check_same(
+        out, old, fresh, ("design", "seed", "each", "around"), "faults", "their outcomes cannot be added to these"
+    )
     return old

@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 
 from ..rtl import toolchain
-from ..rtl.model import TOP
+from ..rtl.f2.build import SIM
+from ..rtl.f2.build import TOP as CARD
+from ..rtl.model import KERNEL, TOP
 
 OPERATORS = {
     "operator": "another operator: + for -, & for |, < for <=, == for !=, && for ||",
@@ -195,14 +197,25 @@ def sites(module: str, source: str) -> list[Site]:
     return [s for s in found if s.before.strip() != s.after.strip()]
 
 
+def around() -> list[Path]:
+    """Files of the modules that put the tiles on a card, F2 or Alveo, but for the models of shell and memory."""
+    design, found = toolchain.sources(TOP), [*toolchain.sources(CARD), *toolchain.sources(KERNEL)]
+    return [p for p in found if p not in design and SIM not in p.parents]
+
+
+def everything() -> list[Path]:
+    """Files of the modules that faults are drawn in: the tiles', then those around them."""
+    return [*toolchain.sources(TOP), *around()]
+
+
 def draw(seed: int, each: int, modules: Sequence[str] = ()) -> list[Mutant]:
-    """`each` faults of every module of the design, of the operators that were drawn least so far.
+    """`each` faults of every module, of the operators that were drawn least so far.
 
     No two overlap. A module with fewer sites has fewer.
     """
     rng, used = np.random.default_rng(seed), Counter[str]()
     found: list[Mutant] = []
-    for path in toolchain.sources(TOP):
+    for path in everything():
         if path.stem in FROZEN or (modules and path.stem not in modules):
             continue
         left = sites(path.stem, path.read_text())
@@ -227,7 +240,7 @@ def write(mutants: Sequence[Mutant], folder: Path) -> list[Path]:
     by_module: dict[str, list[Mutant]] = {}
     for m in mutants:
         by_module.setdefault(m.site.module, []).append(m)
-    files = {p.stem: p for p in toolchain.sources(TOP)}
+    files = {p.stem: p for p in everything()}
     written = [_put(folder / "dpu_mutant_pkg.sv", _PACKAGE.replace("FILE", str(folder / "id")))]
     for module, some in by_module.items():
         text = files[module].read_text()
@@ -246,6 +259,11 @@ def _put(path: Path, text: str) -> Path:
 
 
 _PACKAGE = """// Which fault is on: read from a file when the model is made.
+
+// A fault that is off may still close a loop of wires that nothing ever goes around: not optimised, but no error.
+`verilator_config
+lint_off -rule UNOPTFLAT
+`verilog
 
 package dpu_mutant_pkg;
   function automatic int unsigned selected();

@@ -1,4 +1,8 @@
-"""Shared by all tests: quiet threads, no network, and one exported tiny pipeline for the whole run."""
+"""Shared by all tests: quiet threads, no network, and one exported tiny pipeline for the whole run.
+
+`--rtl-sources FOLDER` runs the benches with the SystemVerilog files of a folder in place of those of the same name:
+`dpubench rtl-mutants` tries faults so.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +53,30 @@ def rtl_tools() -> None:
         toolchain.toolchain()
     except DpuError as e:
         pytest.skip(str(e))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--rtl-sources", default="", help="SystemVerilog files in place of those of the same name")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _rtl_sources(request: pytest.FixtureRequest) -> Iterator[None]:
+    folder = request.config.getoption("--rtl-sources")
+    if not folder:
+        yield
+        return
+    from dpu.rtl import toolchain
+
+    given, found = sorted(Path(folder).glob("*.sv")), toolchain.sources
+
+    def sources(*tops: str, extra: Sequence[Path] = ()) -> list[Path]:
+        return found(*tops, extra=[*given, *extra])  # stand-ins of a test go before
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(toolchain, "sources", sources)
+        # A fault may leave bits unused, or widths unequal: it is to be run, not linted.
+        patch.setattr(toolchain, "LINT", ("-Wno-lint", "-Wno-style", "--assert", "--no-timing"))
+        yield
 
 
 @pytest.fixture

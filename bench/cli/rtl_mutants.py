@@ -13,7 +13,7 @@ from ...runtime.cli.common import check_output, say
 def rtl_mutants(
     seed: Annotated[int, typer.Option(min=0, help="Of the draw of faults.")] = 1,
     each: Annotated[int, typer.Option(min=1, help="Faults of each module.")] = 2,
-    benches: Annotated[bool, typer.Option(help="Also the benches of tests/rtl, for faults that live.")] = True,
+    benches: Annotated[bool, typer.Option(help="Also the benches of tests/, for faults that live.")] = True,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Keep the state here, go on from it.")] = None,
 ) -> None:
     """Is every seeded fault of the RTL caught, by which test, after how long? Exit code 1 if one lives. Hours.

@@ -19,7 +19,8 @@ from dpu.bench.rtl_shapes import card
 from dpu.errors import DpuError
 from dpu.ir.dialects import parse_module
 from dpu.rtl import toolchain
-from dpu.rtl.model import TOP, parameters
+from dpu.rtl.f2.build import TOP as CARD
+from dpu.rtl.model import KERNEL, TOP, parameters
 from dpu.runtime.failures import SeededWeights, compile_module
 
 SOURCE = """// A counter that says when it is done.
@@ -66,8 +67,19 @@ def test_a_draw_has_all_operators_and_every_module() -> None:
     assert [m.id for m in mutants] == list(range(1, len(mutants) + 1))
     by = Counter(m.site.operator for m in mutants)
     assert set(by) == set(rtl_mutator.OPERATORS) and max(by.values()) - min(by.values()) <= 3
-    without = {p.stem for p in toolchain.sources(TOP)} - {m.site.module for m in mutants} - rtl_mutator.FROZEN
-    assert without == {"dpu_top", "dpu_mxu_chain", "dpu_vpu_pkg"}  # wires between instances, types only
+    without = {p.stem for p in rtl_mutator.everything()} - {m.site.module for m in mutants} - rtl_mutator.FROZEN
+    wires = {"dpu_top", "dpu_mxu_chain", "dpu_f2_clocks", "dpu_f2_cross", "dpu_f2_memory", "dpu_kernel"}
+    assert without == {*wires, "dpu_vpu_pkg", "dpu_kernel_pkg"}  # types and constants only
+
+
+def test_cards_come_after_the_tiles_without_models_of_shell_and_memory() -> None:
+    names = [p.stem for p in rtl_mutator.around()]
+    assert {"cl_dpu", "dpu_f2_split", "dpu_kernel_commands"} <= set(names)
+    assert {"dpu_f2_hbm_model", "sh_ddr", "dpu_top"}.isdisjoint(names) and len(set(names)) == len(names)
+    of_cards = [m.site.module in names for m in rtl_mutator.draw(1, 2)]
+    assert of_cards == sorted(of_cards) and sum(of_cards) >= 10
+    assert rtl_mutants.benches("dpu_kernel_commands") == ("xrt/test_kernel",)
+    assert rtl_mutants.benches("dpu_tile") == ("rtl/test_top", *rtl_mutants.ALWAYS)
 
 
 def test_copies_with_faults_are_the_design_but_for_the_switches(tmp_path: Path) -> None:
@@ -87,20 +99,22 @@ def test_copies_with_faults_are_the_design_but_for_the_switches(tmp_path: Path) 
 
 @pytest.mark.slow
 def test_all_faults_of_a_draw_compile_together(tmp_path: Path) -> None:
-    files = toolchain.sources(TOP, extra=rtl_mutator.write(rtl_mutator.draw(1, 2), tmp_path))
+    written = rtl_mutator.write(rtl_mutator.draw(1, 2), tmp_path)
     given = [f"-G{k}={v}" for k, v in parameters(card("pair")).items()]
-    quiet = ["--lint-only", "-Wno-lint", "-Wno-style", "--no-timing", "--top-module", TOP]
-    toolchain.run([toolchain.toolchain().verilator, *quiet, *given, *files], "lint")
+    for top in (TOP, CARD, KERNEL):
+        quiet = ["--lint-only", "-Wno-lint", "-Wno-style", "--no-timing", "--top-module", top]
+        files = toolchain.sources(top, extra=written)
+        toolchain.run([toolchain.toolchain().verilator, *quiet, *given, *files], "lint")
 
 
 def test_every_module_has_benches_that_exist() -> None:
     folder = rtl_mutants.tests_folder()
-    for path in toolchain.sources(TOP):
+    for path in rtl_mutator.everything():
         assert all((folder / f"{name}.py").is_file() for name in rtl_mutants.benches(path.stem)), path
 
 
 def test_reasons_of_equivalent_faults_are_of_faults_that_exist() -> None:
-    sources = {p.stem: p.read_text() for p in toolchain.sources(TOP)}
+    sources = {p.stem: p.read_text() for p in rtl_mutator.everything()}
     all_of = {m: {rtl_mutants.name_of(s) for s in rtl_mutator.sites(m, text)} for m, text in sources.items()}
     for name, reason in rtl_mutants.equivalent().items():
         assert name in all_of[name.partition(":")[0]] and len(reason) > 20, name
@@ -108,7 +122,7 @@ def test_reasons_of_equivalent_faults_are_of_faults_that_exist() -> None:
 
 def test_a_run_of_another_draw_is_refused(tmp_path: Path) -> None:
     out = tmp_path / "mutants.json"
-    old = rtl_mutants.Mutants(command="", design=rtl_mutants.design(), seed=2, each=1)
+    old = rtl_mutants.Mutants(command="", design=rtl_mutants.design(), around="", seed=2, each=1)
     old.save(out)
     with pytest.raises(DpuError) as e:
         rtl_mutants.measure(1, 1, out, "", lambda _: None)
