@@ -32,7 +32,7 @@ from ..passes.quantise import Derived, fetcher, quantise
 from ..simulator.dram.params import config, load_dram
 from .fuzz_mutate import mutate_bytes, mutate_json, mutate_onnx, mutate_text
 
-TILE_PASSES = ("quantise{arch=dpu_tiny}", "lower-to-tile", "weave-attention", "overlap-prologues", "plan-scratchpad")
+TILE_PASSES = ("quantise{arch=dpu_tiny}", "lower-to-tile", "overlap-prologues", "weave-attention", "plan-scratchpad")
 
 
 class Subject(Protocol):

@@ -56,6 +56,8 @@ class WeaveAttention(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         arch = load_arch(self.arch)
+        if not vector_bound(arch):  # reading and writing the text takes longer than the pass
+            return
         for program in [p for p in op.ops if isinstance(p, ProgramOp)]:
             rewrite(program, lambda p: weave(p, arch))
 
