@@ -87,15 +87,8 @@ def measure(path: Path, prompt: str, seed: int, steps: int, say: Callable[[str, 
 
 
 def _side(path: Path, request: Request, target: str, out: Path, say: Callable[[str, int], None]) -> Side:
-    done = 0
-
-    def on_step(_: object) -> None:
-        nonlocal done
-        done += 1
-        say(target, done)
-
     cpu, wall = time.process_time(), time.perf_counter()
-    summary: Summary = make_image(path, target, request, out, on_step=on_step)
+    summary: Summary = make_image(path, target, request, out, on_step=lambda step: say(target, step.index + 1))
     return Side(
         target=target,
         png_sha256=sha256(out),

@@ -30,15 +30,9 @@ def f2_image(
     from ..f2_image import measure
 
     check_output(output)
-    done = 0
     with progress("denoising") as bar:
-
-        def say(_: object) -> None:
-            nonlocal done
-            done += 1
-            bar(done, steps)
-
-        found = measure(program, Request(prompt, seed=seed, steps=steps), card, image, say)
+        request = Request(prompt, seed=seed, steps=steps)
+        found = measure(program, request, card, image, lambda step: bar(step.index + 1, steps))
     if output is not None:
         found.save(output)
     typer.echo(found.text())

@@ -22,8 +22,7 @@ def page(q: Quality, json_name: str, png_names: Sequence[str]) -> str:
         "# Quality of the precisions, on the small trained model",
         "",
         *_alone(q),
-        f"Written by {', '.join(f'`{c}`' for c in q.command.split('; '))}; the numbers are those of"
-        f" [{json_name}]({json_name}).",
+        f"Written by {', '.join(f'`{c}`' for c in q.commands)}; the numbers are those of [{json_name}]({json_name}).",
         f"Model {q.model_sha256[:12]}, programs for {q.arch}, guidance {q.guidance:g}. Calibration: {q.calibration}.",
         f"Provenance: {q.provenance}. Intervals: {q.interval}.",
         "",

@@ -15,6 +15,7 @@ from ..rates import Result
 from .kept import check_result
 
 FORMAT: Literal["dpu.quality/1"] = "dpu.quality/1"
+_COMMANDS = "; "  # between the commands of a file that several runs wrote
 POINTS = 0.02
 """How far caption accuracy of W8A8 with dynamic scales may lie below the reference's."""
 PREDICTED_DB = 0.5
@@ -165,6 +166,11 @@ class Quality(Result):
     sqnr: tuple[Sqnr, ...] = ()
     costs: tuple[Cost, ...] = ()
 
+    @property
+    def commands(self) -> list[str]:
+        """The runs that its rows are of."""
+        return self.command.split(_COMMANDS)
+
     def text(self) -> str:
         """The table for people."""
         return "\n".join([*_table(self), *verdicts(self), *better_than_uniform(self)])
@@ -193,9 +199,9 @@ def merged(new: Quality, old: Quality | None, path: Path) -> Quality:
     sqnr = {(s.precision, s.steps): s for s in old.sqnr if s.precision not in stale}
     sqnr |= {(s.precision, s.steps): s for s in new.sqnr}
     costs = {(c.precision, c.model, c.arch, c.steps): c for c in (*old.costs, *new.costs)}
-    commands = [*(old.command.split("; ") if len(rows) > len(fresh) else ()), new.command]
+    commands = [*(old.commands if len(rows) > len(fresh) else ()), *new.commands]
     changes = {
-        "command": "; ".join(dict.fromkeys(commands)),
+        "command": _COMMANDS.join(dict.fromkeys(commands)),
         "rows": tuple(sorted(rows.values(), key=lambda r: (r.steps, _order(r.precision, new.rows)))),
         "sqnr": tuple(sqnr.values()),
         "costs": tuple(costs.values()),
